@@ -1,0 +1,5 @@
+"""What the notebooks use beside the engine: checks of exercises, one plotting style, sliders."""
+
+from minimoe.course.check import check
+
+__all__ = ["check"]

@@ -1,0 +1,1 @@
+"""The model: textbook modules (training, oracle) and their serving form (absorbed, paged)."""

@@ -1,0 +1,110 @@
+"""Grouped experts: T tokens, each through its own K of E small MLPs, summed with weights.
+
+Every path takes the same arguments: `x [T, D]`, `ids [T, K]` (the chosen experts), `weights [T, K]`,
+`gate_up [E, 2F, D]` (gate rows first), `down [E, D, F]`; and returns `[T, D]`. An expert is
+`down @ (silu(gate @ x) * (up @ x))` (GLU variants, arXiv 2002.05202).
+"""
+
+import torch
+import torch.nn.functional as F
+
+
+def experts_naive(x, ids, weights, gate_up, down):
+    """The oracle: one token and one expert at a time."""
+    out = torch.zeros_like(x)
+    for t in range(x.shape[0]):
+        for expert, weight in zip(ids[t].tolist(), weights[t], strict=True):
+            gate, up = (gate_up[expert] @ x[t]).chunk(2)
+            out[t] += weight * (down[expert] @ (F.silu(gate) * up))
+    return out
+
+
+def silu_mul(h: torch.Tensor) -> torch.Tensor:
+    """`[..., 2F]`, gate first, to `[..., F]`: silu(gate) * up."""
+    gate, up = h.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def experts_one_by_one(x, ids, weights, gate_up, down):
+    """A matrix-vector product per row: least work for very few rows, no copy of any weight."""
+    T, K = ids.shape
+    two_f = gate_up.shape[1]
+    h = x.new_empty(T * K, two_f)
+    experts = ids.flatten().tolist()
+    for row, expert in enumerate(experts):
+        torch.mv(gate_up[expert], x[row // K], out=h[row])
+    h = silu_mul(h)  # [T*K, F]
+    scales = weights.flatten().tolist()
+    out = torch.zeros_like(x)
+    for row, expert in enumerate(experts):
+        out[row // K].addmv_(down[expert], h[row], alpha=scales[row])
+    return out
+
+
+def experts_per_expert(x, ids, weights, gate_up, down):
+    """A matrix product per expert that was hit: best when each has many rows or large weights."""
+    K = ids.shape[1]
+    order, counts = _sort_by_expert(ids, gate_up.shape[0])
+    rows = x.index_select(0, order // K)  # [T*K, D], sorted by expert
+    out = torch.empty_like(rows)
+    start = 0
+    for expert, count in enumerate(counts.tolist()):
+        if count:
+            part = slice(start, start + count)
+            h = silu_mul(F.linear(rows[part], gate_up[expert]))  # [count, F]
+            out[part] = F.linear(h, down[expert])
+            start += count
+    return _combine(out, order, weights)
+
+
+def experts_padded(x, ids, weights, gate_up, down):
+    """Batched matrix products over the experts hit, each padded to the busiest one's rows."""
+    K = ids.shape[1]
+    order, counts = _sort_by_expert(ids, gate_up.shape[0])
+    hit = counts.nonzero().flatten()  # [A], the experts that have rows
+    A, M = len(hit), int(counts.max())
+    if A < gate_up.shape[0] * 3 // 4:  # copying the hit weights is cheaper than reading all
+        gate_up, down, counts = gate_up[hit], down[hit], counts[hit]
+    A = gate_up.shape[0]
+    starts = counts.cumsum(0) - counts  # [A], first sorted row of each
+    slots = torch.arange(len(order), device=x.device)
+    slots += torch.repeat_interleave(torch.arange(A, device=x.device) * M - starts, counts)
+    rows = x.new_zeros(A * M, x.shape[1]).index_copy(0, slots, x.index_select(0, order // K))
+    h = silu_mul(torch.bmm(rows.view(A, M, -1), gate_up.transpose(1, 2)))  # [A, M, F]
+    out = torch.bmm(h, down.transpose(1, 2)).flatten(0, 1)  # [A*M, D]
+    return _combine(out.index_select(0, slots), order, weights)
+
+
+def experts_grouped_mm(x, ids, weights, gate_up, down):
+    """PyTorch's grouped matrix product: bfloat16 on CUDA, differentiable; our training path."""
+    K = ids.shape[1]
+    order, counts = _sort_by_expert(ids, gate_up.shape[0])
+    ends = counts.cumsum(0).to(torch.int32)  # [E]
+    rows = x.index_select(0, order // K).to(torch.bfloat16)
+    h = torch._grouped_mm(rows, gate_up.to(torch.bfloat16).transpose(1, 2), offs=ends)
+    out = torch._grouped_mm(silu_mul(h), down.to(torch.bfloat16).transpose(1, 2), offs=ends)
+    return _combine(out.to(x.dtype), order, weights)
+
+
+def experts_train(x, ids, weights, gate_up, down):
+    """Differentiable path: grouped product on CUDA, padded batch elsewhere."""
+    if x.is_cuda:
+        return experts_grouped_mm(x, ids, weights, gate_up, down)
+    return experts_padded(x, ids, weights, gate_up, down)
+
+
+def _sort_by_expert(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row numbers `[T*K]` in expert order, and rows per expert `[E]`."""
+    flat = ids.flatten()
+    order = torch.argsort(flat, stable=True)  # stable: the sum over K has one fixed order
+    # scatter_add, not bincount: its size is known without waiting for the device
+    counts = torch.zeros(experts, dtype=torch.long, device=ids.device)
+    return order, counts.scatter_add_(0, flat, torch.ones_like(flat))
+
+
+def _combine(rows: torch.Tensor, order: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Expert outputs `[T*K, D]` in expert order, back to tokens: weighted sum over K, `[T, D]`."""
+    T, K = weights.shape
+    back = torch.empty_like(order).scatter_(0, order, torch.arange(T * K, device=order.device))
+    by_token = rows.index_select(0, back).view(T, K, -1)
+    return torch.bmm(weights[:, None].to(rows.dtype), by_token)[:, 0]
