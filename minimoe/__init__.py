@@ -14,7 +14,7 @@ __all__ = ["LLM", "ModelConfig", "SamplingParams"]
 
 _HOMES = {
     "LLM": "minimoe.engine.llm",
-    "SamplingParams": "minimoe.engine.sampler",
+    "SamplingParams": "minimoe.engine.params",
     "ModelConfig": "minimoe.config",
 }
 

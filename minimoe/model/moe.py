@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from minimoe.config import ModelConfig
-from minimoe.ops.grouped_experts import experts_train, silu_mul
+from minimoe.ops.grouped_experts import experts_serve, experts_train, silu_mul
 
 
 class DenseMLP(nn.Module):
@@ -73,7 +73,8 @@ class Experts(nn.Module):
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """`x [T, D]`, `ids [T, K]`, `weights [T, K]` to `[T, D]`."""
-        return experts_train(x, ids, weights, self.gate_up, self.down)
+        run = experts_serve if torch.is_inference_mode_enabled() else experts_train
+        return run(x, ids, weights, self.gate_up, self.down)
 
 
 class MoE(nn.Module):

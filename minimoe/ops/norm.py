@@ -1,19 +1,35 @@
-"""RMSNorm (arXiv 1910.07467): divide a row by its root mean square, then scale each channel."""
+"""RMSNorm (arXiv 1910.07467) for the serving path, in few operations.
+
+A row divided by its root mean square is sqrt(D) * x / hypot(|x|, sqrt(D * eps)). The factor
+sqrt(D) is folded into the weight beforehand: for one row each operation costs about a microsecond,
+whatever it computes, and the built-in composite has three times as many.
+"""
 
 import torch
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float) -> torch.Tensor:
-    """`x [..., D]` normalised in float32 or wider, times `weight [D]`.
+def rms_norm(x: torch.Tensor, scaled_weight: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """`x [..., D]` normalised, times `scaled_weight [D]`; see `scale_weight` and `norm_floor`."""
+    return unit_norm(x, floor).mul_(scaled_weight)
 
-    Four small operations: on a CPU the built-in composite costs twice the time for one row.
-    """
+
+def unit_norm(x: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """`x [..., D]` over hypot(|x|, floor), computed in float32 for narrower dtypes."""
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    scale = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)  # [..., 1]
-    scale = scale.square_().mul_(1.0 / x.shape[-1]).add_(eps).rsqrt_()
-    out = wide * scale
-    out = out if out.dtype == x.dtype else out.to(x.dtype)
-    return out if weight is None else out * weight
+    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)  # [..., 1]
+    out = wide / torch.hypot(length, floor)
+    return out if out.dtype == x.dtype else out.to(x.dtype)
+
+
+def norm_floor(width: int, eps: float, like: torch.Tensor) -> torch.Tensor:
+    """sqrt(width * eps) as a scalar tensor beside `like`, float32 or wider."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return torch.tensor((width * eps) ** 0.5, dtype=dtype, device=like.device)
+
+
+def scale_weight(weight: torch.Tensor) -> torch.Tensor:
+    """The norm's `weight [D]` times sqrt(D)."""
+    return (weight.double() * weight.numel() ** 0.5).to(weight.dtype)
 
 
 def rms_norm_naive(x: list[float], weight: list[float], eps: float) -> list[float]:

@@ -1,0 +1,1 @@
+"""The engine: requests in, tokens out. Sequence, block pool, scheduler, runner, sampler, LLM."""

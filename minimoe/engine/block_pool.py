@@ -1,0 +1,59 @@
+"""`BlockPool`: who owns which page of the KV cache (PagedAttention, arXiv 2309.06180).
+
+A block is `block_size` positions of every layer. Each block has a count of the requests that use it.
+Blocks with count 0 wait in least-recently-freed order to be handed out again; what they hold stays
+readable until then, which is what prefix reuse builds on.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from minimoe.errors import EngineError
+
+
+class BlockPool:
+    """Blocks `0 .. num_blocks - 1` with reference counts."""
+
+    def __init__(self, num_blocks: int):
+        if num_blocks < 1:
+            raise EngineError(f"a pool of {num_blocks} blocks: it needs at least 1")
+        self.num_blocks = num_blocks
+        self.refs = [0] * num_blocks
+        self.free_order = OrderedDict.fromkeys(range(num_blocks))  # next to hand out comes first
+
+    @property
+    def num_free(self) -> int:
+        return len(self.free_order)
+
+    def allocate(self) -> int:
+        """Hand out the block that has been free the longest. Raises EngineError when none is."""
+        if not self.free_order:
+            raise EngineError(f"all {self.num_blocks} KV blocks are in use: preempt or wait")
+        block, _ = self.free_order.popitem(last=False)
+        self.refs[block] = 1
+        return block
+
+    def share(self, block: int) -> None:
+        """One more user of a block, in use or free."""
+        if self.refs[block] == 0:
+            del self.free_order[block]
+        self.refs[block] += 1
+
+    def release(self, blocks: Iterable[int]) -> None:
+        """One user less of each block of a request, given first to last.
+
+        The tail is freed first: it is handed out again before the head, so that what remains of a
+        chain of blocks can still be found from its start.
+        """
+        for block in reversed(list(blocks)):
+            if self.refs[block] < 1:
+                raise EngineError(f"block {block} released more often than taken: a bug in minimoe")
+            self.refs[block] -= 1
+            if self.refs[block] == 0:
+                self.free_order[block] = None
+
+    def check(self) -> None:
+        """Assert that each block is free or in use, and none is both or lost."""
+        for block, count in enumerate(self.refs):
+            assert count >= 0 and (count == 0) == (block in self.free_order), (block, count)
+        assert len(self.free_order) == self.refs.count(0)

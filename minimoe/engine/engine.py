@@ -1,0 +1,219 @@
+"""`Engine`: add requests, call `step` until none is left. One step is one forward pass."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from minimoe.engine.block_pool import BlockPool
+from minimoe.engine.outputs import CompletionOutput, RequestOutput
+from minimoe.engine.params import SamplingParams
+from minimoe.engine.runner import Runner
+from minimoe.engine.sampler import sample, top_logprobs
+from minimoe.engine.scheduler import Scheduler
+from minimoe.engine.sequence import Sequence
+from minimoe.engine.text import TextOutput
+from minimoe.errors import EngineError, MinimoeError
+from minimoe.model.serving import ServingModel
+from minimoe.tokenizer import Tokenizer
+
+BLOCK_SIZE = 16
+
+
+@dataclass
+class _Request:
+    """A sequence with its text and the prompt as it was given."""
+
+    seq: Sequence
+    text: TextOutput
+    prompt: str | None
+
+
+class Engine:
+    """Continuous batching over one model. Not safe for calls from several threads at once."""
+
+    def __init__(
+        self,
+        model: ServingModel,
+        tokenizer: Tokenizer,
+        *,
+        max_model_len: int,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        num_blocks: int,
+        seed: int,
+    ):
+        self.tokenizer = tokenizer
+        self.max_model_len = max_model_len
+        self.eos_id = model.config.eos_token_id
+        self.vocab_size = model.config.vocab_size
+        self.pool = BlockPool(num_blocks)
+        self.scheduler = Scheduler(self.pool, BLOCK_SIZE, max_num_seqs, max_num_batched_tokens)
+        self.runner = Runner(model, num_blocks, BLOCK_SIZE)
+        self._requests: dict[str, _Request] = {}
+        self._arrivals = 0
+        self._seeds = torch.Generator().manual_seed(seed)
+
+    def add_request(
+        self,
+        request_id: str,
+        prompt: str | list[int],
+        params: SamplingParams | None = None,
+    ) -> None:
+        """Queue a request. Raises MinimoeError for a prompt that can never be served."""
+        params = params or SamplingParams()
+        if request_id in self._requests:
+            raise MinimoeError(f"request id {request_id!r} is in use: choose another")
+        ids = self._prompt_ids(prompt)
+        seq = Sequence(
+            request_id=request_id,
+            prompt_ids=ids,
+            params=params,
+            seed=self._draw_seed() if params.seed is None else params.seed,
+            max_total=self._max_total(ids, params),
+            arrival=self._arrivals,
+        )
+        self._arrivals += 1
+        text = TextOutput(self.tokenizer, params.stop)
+        given = prompt if isinstance(prompt, str) else None
+        self._requests[request_id] = _Request(seq, text, given)
+        self.scheduler.add(seq)
+
+    def has_unfinished_requests(self) -> bool:
+        return self.scheduler.has_unfinished
+
+    def abort_request(self, request_id: str) -> None:
+        """End a request now and free its blocks; an id that is not known is no error."""
+        request = self._requests.pop(request_id, None)
+        if request is not None:
+            self.scheduler.finish(request.seq, "abort")
+
+    def step(self) -> list[RequestOutput]:
+        """One forward pass; gives the requests that got a token, finished ones for the last time.
+
+        Raises EngineError when a request's logits are not numbers. That request is aborted; the
+        others keep the token they got, and go on with the next step.
+        """
+        scheduled = self.scheduler.schedule()
+        if not scheduled:
+            return []
+        logits, finishing = self.runner.run(scheduled)
+        for seq, count in scheduled:
+            seq.num_computed += count
+            seq.metrics.steps += 1
+        if not finishing:
+            return []
+        logits, finishing, broken = self._split_broken(logits, finishing)
+        outputs = self._append_tokens(logits, finishing) if finishing else []
+        if broken:
+            self._abort_broken(broken)
+        return outputs
+
+    def text_of(self, request_id: str) -> TextOutput:
+        """The growing text of a request that runs or waits."""
+        return self._requests[request_id].text
+
+    def output(self, request_id: str) -> RequestOutput:
+        """The request's state so far."""
+        request = self._requests[request_id]
+        seq = request.seq
+        completion = CompletionOutput(
+            text=request.text.text,
+            token_ids=seq.output_ids,
+            finish_reason=seq.finish_reason,
+            logprobs=None if seq.params.logprobs is None else list(seq.logprobs),
+        )
+        cached, metrics = seq.num_cached, seq.metrics
+        ids = seq.prompt_ids
+        return RequestOutput(request_id, request.prompt, ids, [completion], cached, metrics)
+
+    def _append_tokens(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[RequestOutput]:
+        positions = [len(seq.tokens) for seq in seqs]
+        params = [seq.params for seq in seqs]
+        ids = sample(logits, params, [seq.seed for seq in seqs], positions).tolist()
+        now = time.perf_counter()
+        outputs = []
+        for row, (seq, token) in enumerate(zip(seqs, ids, strict=True)):
+            if seq.params.logprobs is not None:
+                seq.logprobs.append(top_logprobs(logits[row], token, seq.params.logprobs))
+            outputs.append(self._append(seq, token, now))
+        return outputs
+
+    def _append(self, seq: Sequence, token: int, now: float) -> RequestOutput:
+        request = self._requests[seq.request_id]
+        seq.tokens.append(token)
+        seq.metrics.first_token = seq.metrics.first_token or now
+        stopped = request.text.push(token)
+        reason = self._finish_reason(seq, token, stopped)
+        if reason:
+            request.text.finish()
+            seq.metrics.finished = now
+            self.scheduler.finish(seq, reason)
+        output = self.output(seq.request_id)
+        if reason:
+            del self._requests[seq.request_id]
+        return output
+
+    def _finish_reason(self, seq: Sequence, token: int, stopped: bool) -> str | None:
+        params = seq.params
+        if stopped or token in params.stop_token_ids:
+            return "stop"
+        if token == self.eos_id and not params.ignore_eos:
+            return "stop"
+        return "length" if len(seq.tokens) >= seq.max_total else None
+
+    def _split_broken(self, logits: torch.Tensor, seqs: list[Sequence]):
+        """Rows of finite logits with their requests, and the requests of the other rows."""
+        if torch.isfinite(logits.sum()):
+            return logits, seqs, []
+        good = torch.isfinite(logits).all(-1).tolist()
+        broken = [seq for seq, fine in zip(seqs, good, strict=True) if not fine]
+        kept = [seq for seq, fine in zip(seqs, good, strict=True) if fine]
+        return logits[torch.tensor(good, device=logits.device)], kept, broken
+
+    def _abort_broken(self, broken: list[Sequence]) -> None:
+        for seq in broken:
+            self.runner.clear(seq.blocks)
+            self.abort_request(seq.request_id)
+        names = ", ".join(repr(seq.request_id) for seq in broken)
+        raise EngineError(
+            f"logits of request {names} are not finite numbers: the weights are damaged or the "
+            "dtype overflows; try dtype='float32'"
+        )
+
+    def _draw_seed(self) -> int:
+        return int(torch.randint(2**62, (), generator=self._seeds))
+
+    def _prompt_ids(self, prompt: str | list[int]) -> list[int]:
+        ids = self._encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if not ids:
+            raise MinimoeError("the prompt is empty: give at least one character or token id")
+        for token in ids:
+            if not isinstance(token, int) or not 0 <= token < self.vocab_size:
+                raise MinimoeError(
+                    f"token id {token!r} is not in 0..{self.vocab_size - 1}: use this model's "
+                    "tokenizer"
+                )
+        if len(ids) >= self.max_model_len:
+            raise MinimoeError(
+                f"the prompt has {len(ids)} tokens and max_model_len is {self.max_model_len}: "
+                f"shorten it to {self.max_model_len - 1} or fewer"
+            )
+        return ids
+
+    def _encode(self, prompt: str) -> list[int]:
+        if not prompt:
+            return []
+        return self.tokenizer.encode(prompt, bos=True)
+
+    def _max_total(self, ids: list[int], params: SamplingParams) -> int:
+        """Where the request ends at the latest; it must fit into the pool on its own."""
+        wanted = self.max_model_len if params.max_tokens is None else len(ids) + params.max_tokens
+        total = min(wanted, self.max_model_len)
+        blocks = -(-(total - 1) // BLOCK_SIZE)  # the last token's KV is never written
+        if blocks > self.pool.num_blocks:
+            raise MinimoeError(
+                f"the request may need {blocks} KV blocks of {BLOCK_SIZE} tokens and the pool has "
+                f"{self.pool.num_blocks}: lower max_tokens or raise num_gpu_blocks_override"
+            )
+        return total

@@ -1,0 +1,199 @@
+"""`LLM`: the public face. Load a model, generate, chat, stream."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from minimoe.config import SHIPPED, ModelConfig
+from minimoe.engine.engine import BLOCK_SIZE, Engine
+from minimoe.engine.interrupts import interrupt_after
+from minimoe.engine.outputs import RequestOutput
+from minimoe.engine.params import SamplingParams
+from minimoe.engine.wide import wide_model
+from minimoe.errors import MinimoeError
+from minimoe.model.serving import ServingModel
+from minimoe.model.transformer import Transformer
+from minimoe.tokenizer import Tokenizer
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+POOL_BYTES = 256 * 2**20  # of KV cache on a CPU, unless one long request needs more
+
+
+class LLM:
+    """A model behind a continuous-batching engine; the arguments are named as in vLLM.
+
+    Args:
+        model: a shipped name such as "tiny-moe"; "wide", random weights many times the size of the
+            last-level cache, to see memory-bound decode; or a folder in Hugging Face layout.
+        device: "cpu", "cuda" or None for CUDA if there is one.
+        dtype: "float32", "float64", "bfloat16" or "float16".
+        max_model_len: prompt and output together, in tokens; None for what the model was made for.
+        max_num_seqs: at most this many requests run at once.
+        max_num_batched_tokens: tokens in one step; longer prompts are computed in chunks.
+        num_gpu_blocks_override: KV blocks of 16 tokens in the pool; None for a pool that fits.
+        seed: of requests that bring none.
+
+    Raises MinimoeError for an unknown model, device, dtype or limit, CheckpointError for a damaged
+    checkpoint.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "tiny-moe",
+        device: str | None = None,
+        dtype: str = "float32",
+        max_model_len: int | None = None,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 512,
+        num_gpu_blocks_override: int | None = None,
+        seed: int = 0,
+    ):
+        _require_positive(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            max_model_len=max_model_len,
+            num_gpu_blocks_override=num_gpu_blocks_override,
+        )
+        textbook, folder = _load(model, _dtype(dtype), _device(device))
+        self.config: ModelConfig = textbook.config
+        self.tokenizer = Tokenizer(folder)
+        limit = self.config.max_position_embeddings
+        max_model_len = max_model_len or limit
+        if max_model_len > limit:
+            raise MinimoeError(
+                f"max_model_len is {max_model_len} and the model has {limit} positions: lower it"
+            )
+        self.model = ServingModel(textbook)
+        blocks = num_gpu_blocks_override or _pool_blocks(self.model, max_model_len, max_num_seqs)
+        self.engine = Engine(
+            self.model,
+            self.tokenizer,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            num_blocks=blocks,
+            seed=seed,
+        )
+        self._ids = itertools.count()
+
+    def generate(
+        self,
+        prompts: str | list,
+        params: SamplingParams | list[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Complete prompts, each a text or a list of token ids; results in the same order.
+
+        If anything fails, Ctrl-C included, all requests of this call are aborted and their blocks
+        freed before the exception goes on.
+        """
+        prompts = _as_prompts(prompts)
+        ids = [f"generate-{next(self._ids)}" for _ in prompts]
+        done: dict[str, RequestOutput] = {}
+        try:
+            for request, prompt, one in zip(ids, prompts, _per_prompt(params, prompts), strict=True):
+                self.engine.add_request(request, prompt, one)
+            while len(done) < len(ids):
+                with interrupt_after():
+                    done |= {out.request_id: out for out in self.engine.step() if out.finished}
+        finally:
+            for request in ids:
+                self.engine.abort_request(request)  # no effect on those that have finished
+        return [done[request] for request in ids]
+
+    def chat(self, messages: list, params=None) -> list[RequestOutput]:
+        """Continue one conversation, or several in one batch, through the chat template.
+
+        Args:
+            messages: [{"role": "user" | "assistant", "content": str}], or a list of such lists.
+        """
+        several = bool(messages) and isinstance(messages[0], list)
+        prompts = [self.tokenizer.chat_ids(one) for one in (messages if several else [messages])]
+        return self.generate(prompts, params)
+
+    def stream(self, prompt: str | list[int], params: SamplingParams | None = None) -> Iterator[str]:
+        """Yield the text of one completion as it is made. Dropping the iterator ends the request."""
+        request = f"stream-{next(self._ids)}"
+        self.engine.add_request(request, prompt, params)
+        return self._stream(request)
+
+    def _stream(self, request: str) -> Iterator[str]:
+        text = self.engine.text_of(request)
+        try:
+            finished = False
+            while not finished:
+                with interrupt_after():
+                    outputs = self.engine.step()
+                finished = any(o.request_id == request and o.finished for o in outputs)
+                if piece := text.take(final=finished):
+                    yield piece
+        finally:
+            self.engine.abort_request(request)
+
+
+def _load(model: str | Path, dtype, device: str) -> tuple[Transformer, Path]:
+    """The textbook model and the folder of its tokenizer."""
+    if str(model) == "wide":
+        return wide_model(dtype, device), SHIPPED / "tiny-moe"
+    from minimoe.checkpoint import checkpoint_folder, load_checkpoint
+
+    folder = checkpoint_folder(model)
+    return load_checkpoint(folder, dtype, device), folder
+
+
+def _device(device: str | None) -> str:
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = str(device).split(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise MinimoeError(f"device is {device!r}: it must be 'cpu' or 'cuda'")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise MinimoeError("device is 'cuda' and this torch sees no CUDA GPU: use device='cpu'")
+    return str(device)
+
+
+def _dtype(name: str) -> torch.dtype:
+    if name not in DTYPES:
+        raise MinimoeError(f"dtype is {name!r}: it must be one of {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def _require_positive(**values: int | None) -> None:
+    for name, value in values.items():
+        if value is not None and value < 1:
+            raise MinimoeError(f"{name} is {value}: it must be 1 or more")
+
+
+def _pool_blocks(model: ServingModel, max_model_len: int, max_num_seqs: int) -> int:
+    """Blocks for every request at full length if that fits, for one request at least."""
+    per_request = -(-max_model_len // BLOCK_SIZE)
+    config = model.config
+    block_bytes = config.num_hidden_layers * BLOCK_SIZE * config.kv_width * model.dtype.itemsize
+    budget = POOL_BYTES
+    if model.device.type == "cuda":
+        budget = torch.cuda.mem_get_info(model.device)[0] // 2
+    return max(per_request, min(per_request * max_num_seqs, budget // block_bytes))
+
+
+def _as_prompts(prompts) -> list:
+    """One prompt or many: a list of ints is one prompt of token ids."""
+    if isinstance(prompts, str):
+        return [prompts]
+    prompts = list(prompts)
+    return [prompts] if prompts and isinstance(prompts[0], int) else prompts
+
+
+def _per_prompt(params, prompts: list) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * len(prompts)
+    if len(params) != len(prompts):
+        raise MinimoeError(
+            f"{len(params)} sampling params for {len(prompts)} prompts: give one, or one a prompt"
+        )
+    return params

@@ -1,0 +1,80 @@
+"""`SamplingParams`: how one request wants its tokens chosen, and when it ends."""
+
+import math
+from dataclasses import dataclass, field
+
+from minimoe.errors import MinimoeError
+
+
+@dataclass
+class SamplingParams:
+    """Names and meaning follow vLLM's class of the same name.
+
+    Args:
+        max_tokens: at most this many new tokens; None for as many as the context holds.
+        temperature: logits are divided by it; 0 takes the most likely token (greedy).
+        top_k: keep the k most likely tokens; 0 or -1 keeps all.
+        top_p: of those, keep the most likely ones until their probability reaches top_p.
+        min_p: of those, keep tokens at least min_p times as likely as the likeliest.
+        seed: same seed, same tokens, whoever shares the batch; None draws one from the engine's.
+        stop: strings that end the text; they are not part of it.
+        stop_token_ids: tokens that end the text, besides the model's own end token.
+        ignore_eos: go on after the model's end token.
+        logprobs: report log probabilities of this many likeliest tokens, and of the chosen one.
+        cache_salt: requests share cached prefixes only with requests of the same salt.
+
+    Raises MinimoeError for a value out of range.
+    """
+
+    max_tokens: int | None = 16
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: str | list[str] = field(default_factory=list)
+    stop_token_ids: list[int] = field(default_factory=list)
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    cache_salt: str | None = None
+
+    def __post_init__(self):
+        self.stop = [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
+        self.stop_token_ids = list(self.stop_token_ids or [])
+        self._check_numbers()
+        self._check_stops()
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+    @property
+    def filters(self) -> bool:
+        """True when some tokens may be cut before drawing."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
+    def _check_numbers(self) -> None:
+        if self.max_tokens is not None:
+            _require(self.max_tokens, "max_tokens", self.max_tokens >= 1, "1 or more")
+        t = self.temperature
+        _require(t, "temperature", math.isfinite(t) and t >= 0, "0 (greedy) or more, and finite")
+        _require(self.top_k, "top_k", self.top_k >= -1, "1 or more, or 0 for all tokens")
+        _require(self.top_p, "top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
+        _require(self.min_p, "min_p", 0 <= self.min_p <= 1, "between 0 and 1")
+        if self.logprobs is not None:
+            _require(self.logprobs, "logprobs", self.logprobs >= 0, "0 or more, or None")
+        if self.seed is not None:
+            in_range = isinstance(self.seed, int) and -(2**63) <= self.seed < 2**63
+            _require(self.seed, "seed", in_range, "a whole number of at most 64 bits")
+
+    def _check_stops(self) -> None:
+        for stop in self.stop:
+            good = isinstance(stop, str) and stop != ""
+            _require(stop, "stop", good, "a non-empty string, or a list of such")
+        for token in self.stop_token_ids:
+            _require(token, "stop_token_ids", isinstance(token, int), "a list of token ids")
+
+
+def _require(value, name: str, holds: bool, allowed: str) -> None:
+    if not holds:
+        raise MinimoeError(f"{name} is {value!r}: it must be {allowed}")

@@ -1,0 +1,103 @@
+"""`Scheduler`: which tokens of which requests go into the next step (continuous batching).
+
+Every step has a budget of tokens. Requests that run come first, oldest first: one token each in
+decode, a chunk of the prompt in prefill (Orca, OSDI'22; Sarathi, arXiv 2308.16369). What is left of
+the budget starts waiting requests. When the pool runs out, the youngest running request gives its
+blocks back and is computed again later.
+"""
+
+from bisect import insort
+
+from minimoe.engine.block_pool import BlockPool
+from minimoe.engine.sequence import Sequence
+
+Scheduled = list[tuple[Sequence, int]]  # a request and how many of its tokens to compute
+
+
+class Scheduler:
+    """Holds the waiting and the running requests, both in order of arrival."""
+
+    def __init__(self, pool: BlockPool, block_size: int, max_num_seqs: int, token_budget: int):
+        self.pool, self.block_size = pool, block_size
+        self.max_num_seqs, self.token_budget = max_num_seqs, token_budget
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+
+    def add(self, seq: Sequence) -> None:
+        insort(self.waiting, seq, key=lambda s: s.arrival)
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def schedule(self) -> Scheduled:
+        """The next step: pairs of a request and its number of new tokens, blocks provided for."""
+        scheduled: Scheduled = []
+        budget = self._schedule_running(scheduled, self.token_budget)
+        self._start_waiting(scheduled, budget)
+        return scheduled
+
+    def _schedule_running(self, scheduled: Scheduled, budget: int) -> int:
+        index = 0
+        while index < len(self.running) and budget > 0:  # preemption shortens the list
+            seq = self.running[index]
+            count = min(seq.num_remaining, budget)
+            if not self._make_room(seq, count):
+                break  # the request itself was the youngest and went back to wait
+            scheduled.append((seq, count))
+            budget -= count
+            index += 1
+        return budget
+
+    def _start_waiting(self, scheduled: Scheduled, budget: int) -> None:
+        while self.waiting and budget > 0 and len(self.running) < self.max_num_seqs:
+            seq = self.waiting[0]
+            self.reuse_prefix(seq)
+            count = min(seq.num_remaining, budget)
+            if self._blocks_missing(seq, count) > self.pool.num_free:
+                self._give_back(seq)
+                break
+            self.waiting.pop(0)
+            self.running.append(seq)
+            self._grow(seq, count)
+            scheduled.append((seq, count))
+            budget -= count
+
+    def reuse_prefix(self, seq: Sequence) -> None:
+        """Room for prefix reuse: share cached blocks and set `num_computed` before a start."""
+
+    def _make_room(self, seq: Sequence, count: int) -> bool:
+        """Get the blocks for `count` more tokens, preempting younger requests if need be."""
+        while self._blocks_missing(seq, count) > self.pool.num_free:
+            youngest = self.running[-1]
+            self._preempt(youngest)
+            if youngest is seq:
+                return False
+        self._grow(seq, count)
+        return True
+
+    def _blocks_missing(self, seq: Sequence, count: int) -> int:
+        return -(-(seq.num_computed + count) // self.block_size) - len(seq.blocks)
+
+    def _grow(self, seq: Sequence, count: int) -> None:
+        for _ in range(self._blocks_missing(seq, count)):
+            seq.blocks.append(self.pool.allocate())
+
+    def _preempt(self, seq: Sequence) -> None:
+        """Take the blocks away; the tokens made so far are kept and computed again later."""
+        self.running.remove(seq)
+        self._give_back(seq)
+        seq.metrics.preemptions += 1
+        self.add(seq)
+
+    def _give_back(self, seq: Sequence) -> None:
+        blocks, seq.blocks = seq.blocks, []
+        self.pool.release(blocks)
+        seq.num_computed = 0
+
+    def finish(self, seq: Sequence, reason: str) -> None:
+        """End a request, waiting or running, and free its blocks."""
+        seq.finish_reason = reason
+        queue = self.running if seq in self.running else self.waiting
+        queue.remove(seq)
+        self._give_back(seq)
