@@ -54,6 +54,7 @@ class LLM:
         max_num_batched_tokens: int = 512,
         num_gpu_blocks_override: int | None = None,
         seed: int = 0,
+        enable_prefix_caching: bool = True,
     ):
         _require_positive(
             max_num_seqs=max_num_seqs,
@@ -119,20 +120,26 @@ class LLM:
 
     def stream(self, prompt: str | list[int], params: SamplingParams | None = None) -> Iterator[str]:
         """Yield the text of one completion as it is made. Dropping the iterator ends the request."""
+        return (piece for piece, _ in self.stream_outputs(prompt, params) if piece)
+
+    def stream_outputs(
+        self, prompt: str | list[int], params: SamplingParams | None = None
+    ) -> Iterator[tuple[str, RequestOutput]]:
+        """Like `stream`, with the request's state so far beside each piece of text."""
         request = f"stream-{next(self._ids)}"
         self.engine.add_request(request, prompt, params)
         return self._stream(request)
 
-    def _stream(self, request: str) -> Iterator[str]:
+    def _stream(self, request: str) -> Iterator[tuple[str, RequestOutput]]:
         text = self.engine.text_of(request)
         try:
             finished = False
             while not finished:
                 with interrupt_after():
                     outputs = self.engine.step()
-                finished = any(o.request_id == request and o.finished for o in outputs)
-                if piece := text.take(final=finished):
-                    yield piece
+                for output in (o for o in outputs if o.request_id == request):
+                    finished = output.finished
+                    yield text.take(final=finished), output
         finally:
             self.engine.abort_request(request)
 
