@@ -10,40 +10,39 @@ from tqdm import tqdm
 
 from minimoe.errors import MinimoeError
 
-SIDES = ("minimoe", "transformers")
-
 
 def compare(job: dict, rounds: int, against: str | None) -> dict:
-    """Run `job` (see `side.py`) `rounds` times on each side, in turn.
+    """Run the cases of `job` (see `side.py`) `rounds` times on each side, in turn.
 
-    Gives `{"seconds": {side: [per case, the median over rounds]}, "variant": [per case], "versions"}`.
-    The baseline's figure is that of its fastest variant for the case.
+    A baseline with several implementations is first run once with all of them, and then, case by
+    case, with the fastest. Gives `{"seconds": {side: [median per case]}, "variant": [per case],
+    "versions"}`.
     """
-    sides = [side for side in SIDES if side == "minimoe" or side == against]
-    runs = {side: [] for side in sides}
+    sides = ["minimoe", against] if against else ["minimoe"]
     versions = {"python": platform.python_version(), "torch": _torch_version()}
+    jobs = {side: {**job, "side": side} for side in sides}
+    if against:
+        jobs[against] = _with_fastest_variants(jobs[against])
+    runs = {side: [] for side in sides}
     with tqdm(total=rounds * len(sides), desc="runs", file=sys.stderr, disable=None) as bar:
         for _ in range(rounds):
             for side in sides:
-                result = _run_side({**job, "side": side})
-                runs[side].append(result["seconds"])
+                result = _run_side(jobs[side])
+                runs[side].append([min(case.values()) for case in result["seconds"]])
                 versions |= result["versions"]
                 bar.update()
-    best = {side: _fastest_variant(results) for side, results in runs.items()}
-    return {
-        "seconds": {side: [seconds for seconds, _ in cases] for side, cases in best.items()},
-        "variant": [name for _, name in best[sides[-1]]],
-        "versions": versions,
-    }
+    medians = {side: [median(case) for case in zip(*runs[side], strict=True)] for side in sides}
+    variants = [case.get("variants", [None])[0] for case in jobs[sides[-1]]["cases"]]
+    return {"seconds": medians, "variant": variants, "versions": versions}
 
 
-def _fastest_variant(runs: list[dict]) -> list[tuple[float, str]]:
-    """Per case the smallest median over runs, and the variant that has it."""
-    cases = len(next(iter(runs[0].values())))
-    return [
-        min((median(run[name][case] for run in runs), name) for name in runs[0])
-        for case in range(cases)
+def _with_fastest_variants(job: dict) -> dict:
+    seconds = _run_side(job)["seconds"]
+    cases = [
+        {**case, "variants": [min(times, key=times.get)]}
+        for case, times in zip(job["cases"], seconds, strict=True)
     ]
+    return {**job, "cases": cases}
 
 
 def _run_side(job: dict) -> dict:

@@ -19,7 +19,6 @@ def add_common_arguments(parser) -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5, help="fresh processes per side")
-    parser.add_argument("--repeats", type=int, default=2, help="per process; the best counts")
     parser.add_argument("--against", choices=("transformers",), help="the baseline")
 
 
@@ -40,9 +39,9 @@ def main(args) -> dict:
 
 def run_cases(args, cases: list[dict], tokens: list[int]) -> tuple[list[dict], dict]:
     """Measure the cases on both sides; `tokens` is what each case counts."""
-    if args.rounds < 1 or args.repeats < 1 or min(tokens) < 1:
-        raise MinimoeError("batch, tokens, rounds and repeats must each be 1 or more")
-    job = {name: getattr(args, name) for name in ("model", "device", "dtype", "threads", "repeats")}
+    if args.rounds < 1 or min(tokens) < 1:
+        raise MinimoeError("batch, tokens and rounds must each be 1 or more")
+    job = {name: getattr(args, name) for name in ("model", "device", "dtype", "threads")}
     result = compare({**job, "cases": cases}, args.rounds, args.against)
     seconds = result["seconds"]
     rows = [

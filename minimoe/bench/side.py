@@ -1,35 +1,42 @@
 """One side of a comparison, in a process of its own: `python -m minimoe.bench.side`.
 
-Reads a JSON job from stdin and prints one JSON object: seconds per case, each the best of its
-repeats after one warm-up. The parent interleaves the two sides and takes medians.
+Reads a JSON job from stdin and prints one JSON object: for each case the seconds of each variant.
+The parent interleaves the two sides and takes medians.
 """
 
 import json
 import sys
 import time
 
+WARM_UP_TOKENS = 4
+
 
 def run_job(job: dict) -> dict:
-    """job: side, model, device, dtype, threads, repeats, cases [{prompts, new_tokens}]."""
+    """job: side, model, device, dtype, threads, cases [{prompts, new_tokens, variants}].
+
+    `variants` names the implementations to time; None is for all that the side has.
+    """
     import torch
 
     torch.set_num_threads(job["threads"])
     side = _Ours(job) if job["side"] == "minimoe" else _Transformers(job)
-    seconds = {}
-    for name in side.variants:
-        side.use(name)
-        seconds[name] = [_best(side, case, job["repeats"]) for case in job["cases"]]
+    seconds = [
+        {name: _time(side, name, case) for name in case.get("variants") or side.variants}
+        for case in job["cases"]
+    ]
     return {"seconds": seconds, "versions": side.versions()}
 
 
-def _best(side, case: dict, repeats: int) -> float:
-    times = []
-    for _ in range(1 + repeats):  # the first one warms up
-        start = time.perf_counter()
-        made = side.generate(case["prompts"], case["new_tokens"])
-        times.append(time.perf_counter() - start)
-        assert all(len(ids) == case["new_tokens"] for ids in made), "a side stopped early"
-    return min(times[1:])
+def _time(side, variant: str, case: dict) -> float:
+    """Seconds of one run, after a short one that warms up."""
+    side.use(variant)
+    new_tokens = case["new_tokens"]
+    side.generate(case["prompts"], min(WARM_UP_TOKENS, new_tokens))
+    start = time.perf_counter()
+    made = side.generate(case["prompts"], new_tokens)
+    seconds = time.perf_counter() - start
+    assert all(len(ids) == new_tokens for ids in made), "a side stopped early"
+    return seconds
 
 
 class _Ours:

@@ -43,7 +43,7 @@ def probabilities(logits: torch.Tensor, params: list[SamplingParams]) -> torch.T
 
 def _filter(p: torch.Tensor, params: list[SamplingParams]) -> torch.Tensor:
     """top_k, then top_p of what is left, then min_p; the kept ones renormalised."""
-    sorted_p, order = p.sort(-1, descending=True, stable=True)  # ties: the lower id ranks first
+    sorted_p, order = p.sort(dim=-1, descending=True, stable=True)  # ties: the lower id ranks first
     V = p.shape[1]
     top_k = torch.tensor([one.top_k if one.top_k > 0 else V for one in params], device=p.device)
     top_p, min_p = p.new_tensor([[one.top_p, one.min_p] for one in params])[:, :, None].unbind(1)

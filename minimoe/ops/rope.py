@@ -58,8 +58,13 @@ def rope_table(
 def rotate(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """Turn the pairs of `x [..., R]` by `turns [..., R/2]`; float32 inside for narrow dtypes."""
     wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    pairs = torch.view_as_complex(wide.unflatten(-1, (-1, 2)))  # [..., R/2]
-    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+    pairs = wide.unflatten(-1, (-1, 2))  # [..., R/2, 2]
+    if torch.compiler.is_compiling():  # which has no code for complex numbers
+        a, b, cos, sin = *pairs.unbind(-1), turns.real, turns.imag
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    else:
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * turns)
+    return turned.flatten(-2).to(x.dtype)
 
 
 def rotate_(x: torch.Tensor, turns: torch.Tensor) -> None:

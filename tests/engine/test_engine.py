@@ -1,0 +1,256 @@
+"""The engine as a whole: the same tokens however requests are cut, mixed or preempted."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from minimoe.engine.params import SamplingParams
+from minimoe.errors import EngineError, MinimoeError
+
+GREEDY = {"temperature": 0.0, "ignore_eos": True}
+
+
+def run(engine, prompts, params) -> list:
+    """All prompts at once; outputs in order."""
+    params = params if isinstance(params, list) else [params] * len(prompts)
+    for i, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
+        engine.add_request(str(i), prompt, one)
+    done = {}
+    while engine.has_unfinished_requests():
+        done |= {out.request_id: out for out in engine.step() if out.finished}
+        engine.pool.check()
+    assert_idle(engine)
+    return [done[str(i)] for i in range(len(prompts))]
+
+
+def assert_idle(engine) -> None:
+    engine.pool.check()
+    assert engine.pool.num_free == engine.pool.num_blocks
+    assert not engine.has_unfinished_requests()
+
+
+def prompts_of(lengths: list[int]) -> list[list[int]]:
+    numbers = random.Random(4)
+    return [[numbers.randrange(5, 2048) for _ in range(n)] for n in lengths]
+
+
+LENGTHS = [1, 15, 16, 17, 40, 64, 100, 3]
+
+
+def textbook_greedy(model, prompt: list[int], count: int) -> list[int]:
+    """The oracle: the whole sequence again for every token."""
+    ids = list(prompt)
+    for _ in range(count):
+        ids.append(int(model(torch.tensor([ids]))[0, -1].argmax()))
+    return ids[len(prompt) :]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"max_num_batched_tokens": 7},  # small chunks
+        {"max_num_batched_tokens": 512},  # whole prompts
+        {"max_num_seqs": 1},  # alone
+        {"num_blocks": 9},  # preempted
+        {"max_num_batched_tokens": 3, "num_blocks": 9},
+        {"max_num_batched_tokens": 1},
+    ],
+    ids=str,
+)
+def test_greedy_tokens_equal_the_textbook(make_engine, serving_model, limits):
+    prompts = prompts_of(LENGTHS)
+    outputs = run(make_engine(**limits), prompts, SamplingParams(max_tokens=12, **GREEDY))
+    for prompt, output in zip(prompts, outputs, strict=True):
+        expected = textbook_greedy(serving_model.textbook, prompt, 12)
+        assert output.outputs[0].token_ids == expected
+        assert output.outputs[0].finish_reason == "length"
+    preempted = sum(out.metrics.preemptions for out in outputs)
+    assert (preempted > 0) == ("num_blocks" in limits)
+
+
+def test_seeded_requests_do_not_depend_on_their_company(make_engine):
+    prompts = prompts_of(LENGTHS)
+    params = [
+        SamplingParams(max_tokens=12, temperature=0.5 + i / 4, seed=i, top_p=0.95, ignore_eos=True)
+        for i in range(len(prompts))
+    ]
+    together = run(make_engine(), prompts, params)
+    squeezed = run(make_engine(num_blocks=9, max_num_batched_tokens=5), prompts, params)
+    for i, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
+        alone = run(make_engine(), [prompt], one)[0].outputs[0].token_ids
+        assert together[i].outputs[0].token_ids == alone == squeezed[i].outputs[0].token_ids
+
+
+def test_requests_without_seed_follow_the_engine_seed(make_engine):
+    prompts, params = prompts_of([4, 4]), SamplingParams(max_tokens=20, ignore_eos=True)
+    texts = [
+        [out.outputs[0].token_ids for out in run(make_engine(seed=seed), prompts, params)]
+        for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0][0] != texts[0][1]
+
+
+def test_logprobs_equal_the_textbook(make_engine, serving_model):
+    prompt = prompts_of([20])[0]
+    params = SamplingParams(max_tokens=5, logprobs=3, **GREEDY)
+    completion = run(make_engine(), [prompt], params)[0].outputs[0]
+    logits = serving_model.textbook(torch.tensor([prompt + completion.token_ids]))[0]
+    logp = torch.log_softmax(logits, -1)[len(prompt) - 1 :]
+    for row, token, got in zip(logp, completion.token_ids, completion.logprobs, strict=False):
+        assert list(got)[0] == token and len(got) == 3
+        assert all(abs(value - float(row[i])) < 1e-9 for i, value in got.items())
+
+
+def test_stop_token_and_eos(make_engine):
+    engine, prompt = make_engine(), prompts_of([9])[0]
+    ids = run(engine, [prompt], SamplingParams(max_tokens=8, **GREEDY))[0].outputs[0].token_ids
+    cut = ids.index(ids[3]) + 1
+    params = SamplingParams(max_tokens=8, temperature=0, stop_token_ids=[ids[3]], ignore_eos=True)
+    stopped = run(engine, [prompt], params)[0].outputs[0]
+    assert (stopped.token_ids, stopped.finish_reason) == (ids[:cut], "stop")
+    engine.eos_id = ids[3]
+    params = SamplingParams(max_tokens=8, temperature=0)
+    assert run(engine, [prompt], params)[0].outputs[0].token_ids == ids[:cut]
+    ignored = SamplingParams(max_tokens=8, **GREEDY)
+    assert run(engine, [prompt], ignored)[0].outputs[0].token_ids == ids
+
+
+def test_stop_string_that_spans_tokens(make_engine, tokenizer):
+    engine, prompt = make_engine(), prompts_of([9])[0]
+    full = run(engine, [prompt], SamplingParams(max_tokens=30, **GREEDY))[0].outputs[0]
+    middle = len(tokenizer.decode(full.token_ids[:9]))
+    stop = full.text[middle - 2 : middle + 2]
+    got = run(engine, [prompt], SamplingParams(max_tokens=30, stop=["@@@", stop], **GREEDY))[0]
+    assert got.outputs[0].text == full.text[: full.text.index(stop)]
+    assert got.outputs[0].finish_reason == "stop"
+    assert len(got.outputs[0].token_ids) < 30
+
+
+def test_context_limit_ends_a_request(make_engine):
+    prompts = prompts_of([255, 250])
+    for output, new in zip(run(make_engine(), prompts, SamplingParams(None, **GREEDY)), [1, 6], strict=True):
+        assert len(output.outputs[0].token_ids) == new
+        assert output.outputs[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("", "the prompt is empty"),
+        ([], "the prompt is empty"),
+        ([5] * 256, "the prompt has 256 tokens and max_model_len is 256: shorten it to 255"),
+        ([5, 2048], "token id 2048 is not in 0..2047"),
+        ([5, -1], "token id -1"),
+        ([5, 1.5], "token id 1.5"),
+    ],
+    ids=["empty text", "empty ids", "too long", "too large", "negative", "no int"],
+)
+def test_bad_prompts_are_refused_and_the_engine_goes_on(make_engine, prompt, message):
+    engine = make_engine()
+    with pytest.raises(MinimoeError, match=message):
+        engine.add_request("bad", prompt)
+    assert_idle(engine)
+    assert run(engine, ["good"], SamplingParams(max_tokens=2, **GREEDY))
+
+
+def test_pool_too_small_for_one_request(make_engine):
+    engine = make_engine(num_blocks=2)
+    with pytest.raises(MinimoeError, match="may need 3 KV blocks .* the pool has 2: lower max_tok"):
+        engine.add_request("a", [5] * 20, SamplingParams(max_tokens=14))
+    run(engine, [[5] * 20], SamplingParams(max_tokens=13, **GREEDY))
+
+
+def test_ids_in_use_and_aborts(make_engine):
+    engine = make_engine()
+    engine.add_request("a", [5] * 40, SamplingParams(max_tokens=50))
+    with pytest.raises(MinimoeError, match="request id 'a' is in use"):
+        engine.add_request("a", [5])
+    engine.add_request("b", [6] * 40, SamplingParams(max_tokens=3))
+    engine.step()
+    engine.abort_request("a")
+    engine.abort_request("unknown")
+    while engine.has_unfinished_requests():
+        engine.step()
+    assert_idle(engine)
+
+
+def test_nan_logits_abort_that_request_only(make_engine, serving_model):
+    """A broken token's page is wiped: whoever gets the page next must not meet the NaN."""
+    engine = make_engine(num_blocks=8)
+    params = SamplingParams(max_tokens=6, **GREEDY)
+    expected = run(engine, [[9] * 20], params)[0].outputs[0].token_ids
+    row = serving_model.embed[777].clone()
+    serving_model.embed[777] = torch.nan
+    try:
+        engine.add_request("bad", [777] * 20, params)
+        engine.add_request("good", [9] * 20, params)
+        with pytest.raises(EngineError, match="request 'bad' are not finite"):
+            engine.step()
+        tokens = []
+        while engine.has_unfinished_requests():
+            tokens = engine.step()[0].outputs[0].token_ids
+        assert tokens == expected
+    finally:
+        serving_model.embed[777] = row
+    assert_idle(engine)
+    again = run(engine, [[9] * 20] * 4, params)
+    assert all(out.outputs[0].token_ids == expected for out in again)
+
+
+def test_interrupt_waits_for_the_end_of_a_step():
+    from minimoe.engine.interrupts import interrupt_after
+
+    reached = []
+    with pytest.raises(KeyboardInterrupt), interrupt_after():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        reached.append("end of the step")
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+from minimoe import LLM, SamplingParams
+llm = LLM("tiny-moe", num_gpu_blocks_override=64)
+ready = llm.generate("def f():", SamplingParams(max_tokens=1))
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    llm.generate(["a", "b"] * 40, SamplingParams(max_tokens=200, ignore_eos=True))
+    sys.exit("not interrupted")
+except KeyboardInterrupt:
+    pass
+llm.engine.pool.check()
+assert llm.engine.pool.num_free == 64 and not llm.engine.has_unfinished_requests()
+assert llm.generate("def f():", SamplingParams(max_tokens=4, temperature=0))[0].finished
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_in_the_middle_of_generate():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
+def test_steps_work_outside_the_main_thread(make_engine):
+    from minimoe.engine.interrupts import interrupt_after
+
+    results = []
+
+    def work():
+        with interrupt_after():
+            results.append(run(make_engine(), [[5, 6]], SamplingParams(max_tokens=2, **GREEDY)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    assert len(results) == 1
