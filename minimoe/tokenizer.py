@@ -4,10 +4,13 @@ The file is the one Hugging Face `transformers` reads, so both give the same ids
 """
 
 import codecs
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer as Backend
+
+from minimoe.errors import MinimoeError
 
 BEGIN, END, USER, ASSISTANT, PAD = SPECIAL_TOKENS = (
     "<|begin|>",
@@ -23,7 +26,7 @@ class Tokenizer:
     """The tokenizer of a checkpoint folder.
 
     Args:
-        folder: holds `tokenizer.json`. ValueError when it is missing, unreadable or lacks one of
+        folder: holds `tokenizer.json`. MinimoeError when it is missing, unreadable or lacks one of
             the special tokens `<|begin|> <|end|> <|user|> <|assistant|>`.
     """
 
@@ -35,6 +38,7 @@ class Tokenizer:
         self.vocab_size = self.backend.get_vocab_size()
         self.special = {name: self._special_id(name) for name in SPECIAL_TOKENS[:4]}
         self.bos_id, self.eos_id = self.special[BEGIN], self.special[END]
+        self.fingerprint = hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
         self._bytes = _byte_table(self.backend)
         self._special_ids = frozenset(self.backend.get_added_tokens_decoder())
 
@@ -44,13 +48,22 @@ class Tokenizer:
         With parse_special=False a `<|end|>` in the text is seven plain characters, not the token.
         """
         if not isinstance(text, str):
-            raise ValueError(f"the text to encode is a {type(text).__name__}; pass a str")
+            raise MinimoeError(f"the text to encode is a {type(text).__name__}; pass a str")
         self.backend.encode_special_tokens = not parse_special
         ids = self.backend.encode(text, add_special_tokens=False).ids
         return [self.bos_id, *ids] if bos else ids
 
+    def encode_documents(self, texts: list[str]) -> list[list[int]]:
+        """Training documents, each as `<|begin|>` text `<|end|>`; a text may end with `<|end|>`."""
+        self.backend.encode_special_tokens = False
+        encoded = self.backend.encode_batch_fast(texts, add_special_tokens=False)
+        return [self._closed([self.bos_id, *e.ids]) for e in encoded]
+
+    def _closed(self, ids: list[int]) -> list[int]:
+        return ids if ids[-1] == self.eos_id else [*ids, self.eos_id]
+
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """Text of `ids`; bytes that are no UTF-8 become U+FFFD. ValueError for an unknown id."""
+        """Text of `ids`; bytes that are no UTF-8 become U+FFFD. MinimoeError for an unknown id."""
         return self.bytes_of(ids, skip_special).decode("utf-8", "replace")
 
     def bytes_of(self, ids: Iterable[int], skip_special: bool = True) -> bytes:
@@ -62,7 +75,7 @@ class Tokenizer:
 
         Args:
             messages: [{"role": "user" | "assistant", "content": str}], starting with the user and
-                taking turns; ValueError otherwise.
+                taking turns; MinimoeError otherwise.
             add_generation_prompt: end with `<|assistant|>`, for the model to go on.
         """
         return self.encode(self.chat_text(messages, add_generation_prompt))
@@ -82,7 +95,7 @@ class Tokenizer:
 
     def _bytes_of_one(self, token: int, skip_special: bool) -> bytes:
         if not 0 <= token < self.vocab_size:
-            raise ValueError(
+            raise MinimoeError(
                 f"token id {token} is outside 0..{self.vocab_size - 1}; "
                 "were the ids made by another tokenizer?"
             )
@@ -91,7 +104,7 @@ class Tokenizer:
     def _special_id(self, name: str) -> int:
         token = self.backend.token_to_id(name)
         if token is None:
-            raise ValueError(f"{self.path} has no token {name}; use a tokenizer made for minimoe")
+            raise MinimoeError(f"{self.path} has no token {name}; use a tokenizer made for minimoe")
         return token
 
 
@@ -114,25 +127,25 @@ class TextStream:
 
 def _read(path: Path) -> Backend:
     if not path.is_file():
-        raise ValueError(f"{path} not found; give a folder that holds tokenizer.json")
+        raise MinimoeError(f"{path} not found; give a folder that holds tokenizer.json")
     try:
         return Backend.from_str(path.read_text(encoding="utf-8"))
     except Exception as error:  # the library raises bare Exception for any fault in the file
-        raise ValueError(f"{path} is not a tokenizer file: {error}") from None
+        raise MinimoeError(f"{path} is not a tokenizer file: {error}") from None
 
 
 def _check_turns(messages: list[dict]) -> None:
     if not messages:
-        raise ValueError('no messages; pass [{"role": "user", "content": "..."}]')
+        raise MinimoeError('no messages; pass [{"role": "user", "content": "..."}]')
     for i, message in enumerate(messages):
         expected = ("user", "assistant")[i % 2]
         if message.get("role") != expected:
-            raise ValueError(
+            raise MinimoeError(
                 f"message {i} has role {message.get('role')!r}; turns alternate, so it must be "
                 f"{expected!r} (this model knows no system role)"
             )
         if not isinstance(message.get("content"), str):
-            raise ValueError(f"message {i} needs a str as content")
+            raise MinimoeError(f"message {i} needs a str as content")
 
 
 def _byte_table(backend: Backend) -> list[bytes]:

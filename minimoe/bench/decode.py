@@ -9,6 +9,12 @@ def add_arguments(parser) -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--new-tokens", type=int, default=128)
+    parser.add_argument(
+        "--no-graphs",
+        dest="graphs",
+        action="store_false",
+        help="on CUDA, launch every kernel instead of replaying captured graphs",
+    )
     add_common_arguments(parser)
 
 
@@ -42,6 +48,7 @@ def run_cases(args, cases: list[dict], tokens: list[int]) -> tuple[list[dict], d
     if args.rounds < 1 or min(tokens) < 1:
         raise MinimoeError("batch, tokens and rounds must each be 1 or more")
     job = {name: getattr(args, name) for name in ("model", "device", "dtype", "threads")}
+    job["graphs"] = getattr(args, "graphs", True)
     result = compare({**job, "cases": cases}, args.rounds, args.against)
     seconds = result["seconds"]
     rows = [

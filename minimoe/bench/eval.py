@@ -21,7 +21,9 @@ def add_arguments(parser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="text files in UTF-8")
     parser.add_argument("--model", default="tiny-moe", help="a shipped name or a checkpoint folder")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if there is one")
-    parser.add_argument("--context", type=int, help="tokens in a window (default: all the model has)")
+    parser.add_argument(
+        "--context", type=int, help="tokens in a window (default: all the model has)"
+    )
 
 
 def main(args) -> dict:
@@ -36,7 +38,9 @@ def main(args) -> dict:
 
 
 def render(result: dict) -> str:
-    lines = [f"{'bits per byte':32}{'bytes':>10}{result['model']:>12}{'gzip':>8}{'xz':>8}{'/ xz':>8}"]
+    lines = [
+        f"{'bits per byte':32}{'bytes':>10}{result['model']:>12}{'gzip':>8}{'xz':>8}{'/ xz':>8}"
+    ]
     for row in result["files"]:
         bits, xz = row["bits_per_byte"], row["xz_bits_per_byte"]
         lines.append(f"{row['file'][-32:]:32}{row['bytes']:>10,}{bits:>12.3f}"
@@ -121,9 +125,8 @@ def _batch_bits(model, ids: list[int], batch: list[tuple[int, int]], size: int) 
     rows = torch.tensor([ids[start : start + size + 1] for start, _ in batch], device=device)
     logits = model(rows[:, :-1]).float()  # [B, S, V]
     nats = F.cross_entropy(logits.transpose(1, 2), rows[:, 1:], reduction="none")  # [B, S]
-    return sum(float(row[first:].sum()) for row, (_, first) in zip(nats, batch, strict=True)) / (
-        math.log(2)
-    )
+    scored = (row[first:].sum() for row, (_, first) in zip(nats, batch, strict=True))
+    return float(sum(scored)) / math.log(2)
 
 
 def _load(name: str, device: str | None):

@@ -54,6 +54,8 @@ class _Ours:
             max_num_batched_tokens=budget,
             enable_prefix_caching=False,
         )
+        if not job.get("graphs", True):
+            self.llm.engine.runner.graphs = None
 
     def use(self, name: str) -> None:
         """There is one variant."""

@@ -42,7 +42,11 @@ def execute(notebook: nbformat.NotebookNode, folder: str | Path, timeout: int = 
     for cell in code_cells(notebook):
         cell.outputs, cell.execution_count = [], None
     client = NotebookClient(
-        notebook, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": folder}}
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],  # of the kernel itself, not of the cells
+        resources={"metadata": {"path": folder}},
     )
     try:
         client.execute()
@@ -78,7 +82,7 @@ def has_tag(cell: nbformat.NotebookNode, tag: str) -> bool:
 
 
 def normalised(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """A copy in normal form: minimal metadata, no widget views, streams merged, no trailing space."""
+    """A copy in normal form: little metadata, no widget views, streams merged."""
     result = copy.deepcopy(notebook)
     result.metadata = nbformat.from_dict(METADATA)
     result.nbformat, result.nbformat_minor = 4, 5

@@ -6,7 +6,7 @@ readable until then, which is what prefix reuse builds on.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from minimoe.errors import EngineError
 
@@ -20,6 +20,7 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.refs = [0] * num_blocks
         self.free_order = OrderedDict.fromkeys(range(num_blocks))  # next to hand out comes first
+        self.on_reuse: Callable[[int], None] | None = None  # told before a block is handed out
 
     @property
     def num_free(self) -> int:
@@ -30,6 +31,8 @@ class BlockPool:
         if not self.free_order:
             raise EngineError(f"all {self.num_blocks} KV blocks are in use: preempt or wait")
         block, _ = self.free_order.popitem(last=False)
+        if self.on_reuse:
+            self.on_reuse(block)
         self.refs[block] = 1
         return block
 

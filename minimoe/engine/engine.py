@@ -14,6 +14,7 @@ from minimoe.engine.scheduler import Scheduler
 from minimoe.engine.sequence import Sequence
 from minimoe.engine.text import TextOutput
 from minimoe.errors import EngineError, MinimoeError
+from minimoe.kvstore.reuse import make_reuse
 from minimoe.model.serving import ServingModel
 from minimoe.tokenizer import Tokenizer
 
@@ -42,6 +43,9 @@ class Engine:
         max_num_batched_tokens: int,
         num_blocks: int,
         seed: int,
+        enable_prefix_caching: bool = True,
+        fingerprint: str = "",
+        kv_store=None,
     ):
         self.tokenizer = tokenizer
         self.max_model_len = max_model_len
@@ -49,7 +53,12 @@ class Engine:
         self.vocab_size = model.config.vocab_size
         self.pool = BlockPool(num_blocks)
         self.scheduler = Scheduler(self.pool, BLOCK_SIZE, max_num_seqs, max_num_batched_tokens)
-        self.runner = Runner(model, num_blocks, BLOCK_SIZE)
+        self.runner = Runner(model, num_blocks, BLOCK_SIZE, max_model_len, max_num_seqs)
+        self.reuse = None
+        if enable_prefix_caching:
+            planes = self.runner.kv
+            self.reuse = make_reuse(self.pool, planes, fingerprint, BLOCK_SIZE, kv_store)
+        self.scheduler.reuse = self.reuse
         self._requests: dict[str, _Request] = {}
         self._arrivals = 0
         self._seeds = torch.Generator().manual_seed(seed)
@@ -97,12 +106,20 @@ class Engine:
         scheduled = self.scheduler.schedule()
         if not scheduled:
             return []
+        start = time.perf_counter()
         logits, finishing = self.runner.run(scheduled)
         for seq, count in scheduled:
             seq.num_computed += count
             seq.metrics.steps += 1
-        if not finishing:
-            return []
+        if self.reuse:
+            self.reuse.name_blocks([seq for seq, _ in scheduled])
+        outputs = self._add_tokens(logits, finishing) if finishing else []
+        if self.reuse:
+            tokens, seconds = sum(count for _, count in scheduled), time.perf_counter() - start
+            self.reuse.end_step(tokens, seconds, idle=not self.scheduler.has_unfinished)
+        return outputs
+
+    def _add_tokens(self, logits: torch.Tensor, finishing: list[Sequence]) -> list[RequestOutput]:
         logits, finishing, broken = self._split_broken(logits, finishing)
         outputs = self._append_tokens(logits, finishing) if finishing else []
         if broken:
@@ -173,7 +190,9 @@ class Engine:
 
     def _abort_broken(self, broken: list[Sequence]) -> None:
         for seq in broken:
-            self.runner.clear(seq.blocks)
+            if self.reuse:
+                self.reuse.discard(seq.blocks)
+            self.runner.clear([b for b in seq.blocks if self.pool.refs[b] == 1])
             self.abort_request(seq.request_id)
         names = ", ".join(repr(seq.request_id) for seq in broken)
         raise EngineError(

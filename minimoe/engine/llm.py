@@ -39,6 +39,10 @@ class LLM:
         max_num_batched_tokens: tokens in one step; longer prompts are computed in chunks.
         num_gpu_blocks_override: KV blocks of 16 tokens in the pool; None for a pool that fits.
         seed: of requests that bring none.
+        enable_prefix_caching: keep computed prefixes and share them between requests.
+        kv_store: a folder for the shared store on disk, which other processes may use at the same
+            time; or a dict with "folder" and any of "quota_bytes", "retention" (seconds by class)
+            and "kind" (the class of this engine's requests).
 
     Raises MinimoeError for an unknown model, device, dtype or limit, CheckpointError for a damaged
     checkpoint.
@@ -55,6 +59,7 @@ class LLM:
         num_gpu_blocks_override: int | None = None,
         seed: int = 0,
         enable_prefix_caching: bool = True,
+        kv_store: str | Path | dict | None = None,
     ):
         _require_positive(
             max_num_seqs=max_num_seqs,
@@ -62,6 +67,8 @@ class LLM:
             max_model_len=max_model_len,
             num_gpu_blocks_override=num_gpu_blocks_override,
         )
+        if kv_store is not None and not enable_prefix_caching:
+            raise MinimoeError("kv_store needs prefix caching: leave enable_prefix_caching on")
         textbook, folder = _load(model, _dtype(dtype), _device(device))
         self.config: ModelConfig = textbook.config
         self.tokenizer = Tokenizer(folder)
@@ -81,6 +88,11 @@ class LLM:
             max_num_batched_tokens=max_num_batched_tokens,
             num_blocks=blocks,
             seed=seed,
+            enable_prefix_caching=enable_prefix_caching,
+            fingerprint=_fingerprint(model, folder, self.config, dtype)
+            if kv_store is not None
+            else "",
+            kv_store=kv_store,
         )
         self._ids = itertools.count()
 
@@ -98,7 +110,9 @@ class LLM:
         ids = [f"generate-{next(self._ids)}" for _ in prompts]
         done: dict[str, RequestOutput] = {}
         try:
-            for request, prompt, one in zip(ids, prompts, _per_prompt(params, prompts), strict=True):
+            for request, prompt, one in zip(
+                ids, prompts, _per_prompt(params, prompts), strict=True
+            ):
                 self.engine.add_request(request, prompt, one)
             while len(done) < len(ids):
                 with interrupt_after():
@@ -118,7 +132,9 @@ class LLM:
         prompts = [self.tokenizer.chat_ids(one) for one in (messages if several else [messages])]
         return self.generate(prompts, params)
 
-    def stream(self, prompt: str | list[int], params: SamplingParams | None = None) -> Iterator[str]:
+    def stream(
+        self, prompt: str | list[int], params: SamplingParams | None = None
+    ) -> Iterator[str]:
         """Yield the text of one completion as it is made. Dropping the iterator ends the request."""
         return (piece for piece, _ in self.stream_outputs(prompt, params) if piece)
 
@@ -143,6 +159,11 @@ class LLM:
         finally:
             self.engine.abort_request(request)
 
+    def close(self) -> None:
+        """Write what is still to be stored and end the store's writer. Only a store needs it."""
+        if self.engine.reuse:
+            self.engine.reuse.close()
+
 
 def _load(model: str | Path, dtype, device: str) -> tuple[Transformer, Path]:
     """The textbook model and the folder of its tokenizer."""
@@ -152,6 +173,14 @@ def _load(model: str | Path, dtype, device: str) -> tuple[Transformer, Path]:
 
     folder = checkpoint_folder(model)
     return load_checkpoint(folder, dtype, device), folder
+
+
+def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: str) -> str:
+    """What a shared KV store must agree on."""
+    from minimoe.kvstore.fingerprint import config_name, kv_fingerprint, model_name
+
+    name = config_name("wide", config) if str(model) == "wide" else model_name(folder)
+    return kv_fingerprint(name, dtype, BLOCK_SIZE)
 
 
 def _device(device: str | None) -> str:

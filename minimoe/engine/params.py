@@ -61,6 +61,8 @@ class SamplingParams:
         _require(self.top_k, "top_k", self.top_k >= -1, "1 or more, or 0 for all tokens")
         _require(self.top_p, "top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         _require(self.min_p, "min_p", 0 <= self.min_p <= 1, "between 0 and 1")
+        salt = self.cache_salt
+        _require(salt, "cache_salt", salt is None or isinstance(salt, str), "a string, or None")
         if self.logprobs is not None:
             _require(self.logprobs, "logprobs", self.logprobs >= 0, "0 or more, or None")
         if self.seed is not None:

@@ -20,6 +20,7 @@ class Scheduler:
     def __init__(self, pool: BlockPool, block_size: int, max_num_seqs: int, token_budget: int):
         self.pool, self.block_size = pool, block_size
         self.max_num_seqs, self.token_budget = max_num_seqs, token_budget
+        self.reuse = None  # a `KVReuse`, where prefixes are to be shared
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
 
@@ -64,7 +65,9 @@ class Scheduler:
             budget -= count
 
     def reuse_prefix(self, seq: Sequence) -> None:
-        """Room for prefix reuse: share cached blocks and set `num_computed` before a start."""
+        """Before a start: share cached blocks and set `num_computed`."""
+        if self.reuse:
+            self.reuse.start(seq)
 
     def _make_room(self, seq: Sequence, count: int) -> bool:
         """Get the blocks for `count` more tokens, preempting younger requests if need be."""
@@ -93,7 +96,7 @@ class Scheduler:
     def _give_back(self, seq: Sequence) -> None:
         blocks, seq.blocks = seq.blocks, []
         self.pool.release(blocks)
-        seq.num_computed = 0
+        seq.num_computed = seq.num_named = 0
 
     def finish(self, seq: Sequence, reason: str) -> None:
         """End a request, waiting or running, and free its blocks."""

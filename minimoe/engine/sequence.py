@@ -38,6 +38,8 @@ class Sequence:
     blocks: list[int] = field(default_factory=list)
     num_computed: int = 0
     num_cached: int = 0  # prompt tokens found in the prefix cache
+    block_keys: list = field(default_factory=list)  # of its full blocks, made by prefix reuse
+    num_named: int = 0  # leading blocks that others can find
     finish_reason: str | None = None  # "stop", "length" or "abort"
     logprobs: list[dict[int, float]] = field(default_factory=list)
     metrics: Metrics = field(default_factory=Metrics)

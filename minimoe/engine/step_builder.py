@@ -7,7 +7,7 @@ from minimoe.engine.scheduler import Scheduled
 from minimoe.model.step import FEW_TOKENS, LongRequest, ShortGroup, Step
 
 
-def build_step(scheduled: Scheduled, block_size: int, device="cpu", dtype=torch.float32):
+def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype):
     """The step, and the requests in the order of its logits rows.
 
     Logits are wanted of the last token of each request that will then be fully computed; with drafts
@@ -29,7 +29,7 @@ def build_step(scheduled: Scheduled, block_size: int, device="cpu", dtype=torch.
         positions=torch.tensor(positions, device=device),
         slots=torch.tensor(slots, device=device),
         logit_rows=None if len(rows) == len(ids) else torch.tensor(rows, device=device).long(),
-        short=_short_group(short, device, dtype) if short else None,
+        short=_short_group(short, heads, device, dtype) if short else None,
         long=_long_requests(scheduled, len(short), device),
     )
     return step, finishing
@@ -39,28 +39,32 @@ def _slots(blocks: list[int], start: int, end: int, block_size: int) -> list[int
     return [blocks[p // block_size] * block_size + p % block_size for p in range(start, end)]
 
 
-def _short_group(short: Scheduled, device, dtype) -> ShortGroup:
+def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
     counts = [count for _, count in short]
     lengths = [seq.num_computed + count for seq, count in short]
     table = _block_table([seq.blocks for seq, _ in short])
     group = ShortGroup(
         tokens=sum(counts),
+        requests=len(short),
         block_table=torch.from_numpy(table).to(device),
         length=max(lengths),
         mask=None,
         new_tokens=max(counts),
     )
+    if group.new_tokens == 1 and torch.device(device).type == "cuda":
+        group.lengths = torch.tensor(lengths, device=device)
+        return group
     if min(counts) < group.new_tokens:
         group.pad, group.unpad = _padding(counts, device)
     if group.new_tokens > 1 or min(lengths) < group.length:
-        group.mask = _mask(counts, lengths, device, dtype)
+        group.mask = _mask(counts, lengths, heads, device, dtype)
     return group
 
 
 def _block_table(tables: list[list[int]]) -> np.ndarray:
-    """`[B, M]`, short ones padded with page 0, whose rows the mask hides."""
+    """`[B * M]`, short tables padded with page 0, whose rows the mask hides."""
     width = max(map(len, tables))
-    return np.array([blocks + [0] * (width - len(blocks)) for blocks in tables])
+    return np.array([blocks + [0] * (width - len(blocks)) for blocks in tables]).ravel()
 
 
 def _padding(counts: list[int], device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,20 +77,22 @@ def _padding(counts: list[int], device) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(pad).to(device), torch.from_numpy(unpad).to(device)
 
 
-def _mask(counts: list[int], lengths: list[int], device, dtype) -> torch.Tensor:
-    """`[B, L, S]`: 0 for positions up to the token's own, -inf after it."""
+def _mask(counts: list[int], lengths: list[int], heads: int, device, dtype) -> torch.Tensor:
+    """0 for positions up to the token's own, -inf after it: `[B, 1, S]` if each request has one new
+    token, else `[B, L * H, S]`."""
     counts, lengths = np.array(counts)[:, None], np.array(lengths)[:, None]
     own = lengths - counts + np.minimum(np.arange(counts.max()), counts - 1)  # [B, L]
     own = torch.from_numpy(own).to(device)[:, :, None]
     future = torch.arange(int(lengths.max()), device=device) > own  # [B, L, S]
-    return torch.zeros(future.shape, dtype=dtype, device=device).masked_fill_(future, -torch.inf)
+    mask = torch.zeros(future.shape, dtype=dtype, device=device).masked_fill_(future, -torch.inf)
+    return mask if mask.shape[1] == 1 else mask.repeat_interleave(heads, dim=1)
 
 
 def _long_requests(scheduled: Scheduled, skip: int, device) -> list[LongRequest]:
     start = sum(count for _, count in scheduled[:skip])
     out = []
     for seq, count in scheduled[skip:]:
-        table = torch.tensor([seq.blocks], device=device)
+        table = torch.tensor(seq.blocks, device=device)
         out.append(LongRequest(start, start + count, table, seq.num_computed + count))
         start += count
     return out

@@ -74,7 +74,9 @@ def last_level_cache(device: str = "cpu") -> int:
     """Bytes of the largest cache of the CPU, or of the GPU's L2."""
     if str(device).startswith("cuda"):
         return torch.cuda.get_device_properties(device).L2_cache_size
-    sizes = [_cache_size(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("*/size")]
+    sizes = [
+        _cache_size(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("*/size")
+    ]
     return max(sizes, default=DEFAULT_CACHE)
 
 

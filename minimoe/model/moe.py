@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from minimoe.config import ModelConfig
-from minimoe.ops.grouped_experts import experts_serve, experts_train, silu_mul
+from minimoe.ops.grouped_experts import experts_serve, experts_train, lay_out, silu_mul
 
 
 class DenseMLP(nn.Module):
@@ -43,6 +43,12 @@ class Router(nn.Module):
 
 def route(scores: torch.Tensor, bias: torch.Tensor, config: ModelConfig):
     """Scores `[T, E]` in (0, 1) and `bias [E]` to ids `[T, K]` and weights `[T, K]`."""
+    ids, weights = choose(scores, bias, config)
+    return ids, weights * config.routed_scaling_factor
+
+
+def choose(scores: torch.Tensor, bias: torch.Tensor, config: ModelConfig):
+    """`route` before scaling: each row of weights sums to 1 if `norm_topk_prob`."""
     choice = scores + bias
     if config.n_group > 1:
         choice = _keep_best_groups(choice, config)
@@ -50,7 +56,7 @@ def route(scores: torch.Tensor, bias: torch.Tensor, config: ModelConfig):
     weights = scores.gather(-1, ids)
     if config.norm_topk_prob:
         weights = weights / weights.sum(-1, keepdim=True)
-    return ids, weights * config.routed_scaling_factor
+    return ids, weights
 
 
 def _keep_best_groups(choice: torch.Tensor, config: ModelConfig) -> torch.Tensor:
@@ -71,9 +77,14 @@ class Experts(nn.Module):
         self.gate_up = nn.Parameter(torch.empty(E, 2 * width, D))
         self.down = nn.Parameter(torch.empty(E, D, width))
 
+    def lay_out(self) -> None:
+        """Put the weights in the memory order that serving reads fastest; values stay."""
+        gate_up, down = lay_out(self.gate_up.data, self.down.data)
+        self.gate_up.data, self.down.data = gate_up, down
+
     def forward(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """`x [T, D]`, `ids [T, K]`, `weights [T, K]` to `[T, D]`."""
-        run = experts_serve if torch.is_inference_mode_enabled() else experts_train
+        run = experts_train if torch.is_grad_enabled() else experts_serve
         return run(x, ids, weights, self.gate_up, self.down)
 
 

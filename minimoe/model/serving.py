@@ -10,22 +10,23 @@ import torch
 import torch.nn.functional as F
 
 from minimoe.config import ModelConfig
-from minimoe.model.moe import DenseMLP, MoE, route
-from minimoe.model.serving_attention import ServingAttention, Workspace
+from minimoe.model.moe import DenseMLP, Experts, MoE, choose
+from minimoe.model.serving_attention import Pages, ServingAttention
 from minimoe.model.step import Step
 from minimoe.model.transformer import Layer, Transformer
 from minimoe.ops.grouped_experts import silu_mul
 from minimoe.ops.norm import norm_floor, rms_norm, scale_weight
+from minimoe.ops.rope import widen_turns
 
 
 class ServingMLP:
     """Dense gated MLP; `add_to` adds its output to the residual `x [T, D]`."""
 
     def __init__(self, mlp: DenseMLP):
-        self.gate_up, self.down = mlp.gate_up.weight, mlp.down.weight.t()
+        self.gate_up, self.down = mlp.gate_up.weight.t(), mlp.down.weight.t()
 
     def add_to(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        x.addmm_(silu_mul(F.linear(y, self.gate_up)), self.down)
+        x.addmm_(silu_mul(torch.mm(y, self.gate_up)), self.down)
 
 
 class ServingMoE:
@@ -33,50 +34,56 @@ class ServingMoE:
 
     def __init__(self, moe: MoE, config: ModelConfig):
         self.config, self.experts, self.bias = config, moe.experts, moe.router.bias
+        self.scale = config.routed_scaling_factor
+        if isinstance(moe.experts, Experts):
+            moe.experts.lay_out()
         self.on_route: Callable | None = None
         self.shared_down = moe.shared.down.weight.t()
         self.router, self.shared_up = moe.router.weight, moe.shared.gate_up.weight
         self.both = None
         if self.router.dtype in (torch.float32, torch.float64):
-            self.both = torch.cat([self.router, self.shared_up])  # [E + 2 * shared, D]
+            self.both = torch.cat([self.router, self.shared_up]).t()  # [D, E + 2 * shared]
 
     def add_to(self, x: torch.Tensor, y: torch.Tensor) -> None:
         logits, hidden = self._router_and_shared(y)
-        ids, weights = route(logits.sigmoid(), self.bias, self.config)
+        ids, weights = choose(logits.sigmoid(), self.bias, self.config)
         if self.on_route is not None:
-            self.on_route(ids, weights)
-        x.add_(self.experts(y, ids, weights.to(y.dtype)))
+            self.on_route(ids, weights * self.scale)
+        x.add_(self.experts(y, ids, weights.to(y.dtype)), alpha=self.scale)
         x.addmm_(silu_mul(hidden), self.shared_down)
 
     def _router_and_shared(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Router logits `[T, E]` (float32 or wider) and the shared MLP's gate and up rows."""
         if self.both is None:
             return F.linear(y.float(), self.router.float()), F.linear(y, self.shared_up)
-        return F.linear(y, self.both).tensor_split([self.config.n_routed_experts], dim=-1)
+        both, E = torch.mm(y, self.both), self.config.n_routed_experts
+        return both[:, :E], both[:, E:]
 
 
 class ServingLayer:
     """Norms, attention and MLP of one layer."""
 
-    def __init__(self, layer: Layer, config: ModelConfig, workspace: Workspace):
-        self.attn = ServingAttention(layer.attn, workspace)
+    def __init__(self, layer: Layer, config: ModelConfig):
+        self.attn = ServingAttention(layer.attn)
         dense = isinstance(layer.ffn, DenseMLP)
         self.ffn = ServingMLP(layer.ffn) if dense else ServingMoE(layer.ffn, config)
-        self.norms = [scale_weight(norm.weight) for norm in (layer.attn_norm, layer.ffn_norm)]
+        self.attn_norm = scale_weight(layer.attn_norm.weight)
+        self.ffn_norm = scale_weight(layer.ffn_norm.weight)
 
 
 class ServingModel:
-    """`forward(step, kv)` gives logits; `kv [layers, blocks, block_size, C + R]` is updated."""
+    """`forward(step, pages)` gives logits and writes the new KV rows; see `new_kv` and `pages`."""
 
     def __init__(self, model: Transformer):
         config = model.config
         self.config, self.textbook = config, model
-        self.workspace = Workspace()
         self.embed, self.head = model.embed.weight, model.head.weight
+        self.head_t = self.head.t()  # [D, V]
         self.floor = norm_floor(config.hidden_size, config.rms_norm_eps, self.embed)
         self.norm = scale_weight(model.norm.weight)
-        self.layers = [ServingLayer(layer, config, self.workspace) for layer in model.layers]
-        self.turns = model.turns(self.embed.device)[:, None]  # [positions, 1, R/2]
+        self.layers = [ServingLayer(layer, config) for layer in model.layers]
+        turns = model.turns(self.embed.device)
+        self.turns = widen_turns(turns, config.kv_lora_rank)  # [positions, 1, (C + R)/2]
 
     @property
     def device(self) -> torch.device:
@@ -91,23 +98,26 @@ class ServingModel:
         shape = (self.config.num_hidden_layers, blocks, block_size, self.config.kv_width)
         return torch.zeros(shape, dtype=self.dtype, device=self.device)
 
-    @torch.inference_mode()
-    def forward(self, step: Step, kv: torch.Tensor) -> torch.Tensor:
-        """Logits `[B', V]` of the rows asked for."""
-        return F.linear(self.hidden(step, kv), self.head)
+    def pages(self, kv: torch.Tensor) -> list[Pages]:
+        """A cache from `new_kv`, as the layers take it: with a workspace for a quarter of it."""
+        blocks = max(1, kv.shape[1] // 4)
+        workspace = kv.new_empty(blocks * kv.shape[2] * kv.shape[3])
+        return [Pages(layer, workspace) for layer in kv.unbind(0)]
 
     @torch.inference_mode()
-    def hidden(self, step: Step, kv: torch.Tensor) -> torch.Tensor:
+    def forward(self, step: Step, pages: list[Pages]) -> torch.Tensor:
+        """Logits `[B', V]` of the rows asked for."""
+        return torch.mm(self.hidden(step, pages), self.head_t)
+
+    @torch.inference_mode()
+    def hidden(self, step: Step, pages: list[Pages]) -> torch.Tensor:
         """Normalised final hidden states `[B', D]` of the rows asked for."""
-        if step.short:
-            table = step.short.block_table
-            self.workspace.needed = table.numel() * kv.shape[2] * kv.shape[3]
         x = self.embed.index_select(0, step.ids)  # [T, D]
-        turns = self.turns.index_select(0, step.positions)  # [T, 1, R/2]
-        for layer, pages in zip(self.layers, kv.unbind(0), strict=True):
-            y = rms_norm(x, layer.norms[0], self.floor)
-            layer.attn.add_to(x, y, pages, step, turns)
-            y = rms_norm(x, layer.norms[1], self.floor)
+        turns = self.turns.index_select(0, step.positions)
+        for layer, own_pages in zip(self.layers, pages, strict=True):
+            y = rms_norm(x, layer.attn_norm, self.floor)
+            layer.attn.add_to(x, y, own_pages, step, turns)
+            y = rms_norm(x, layer.ffn_norm, self.floor)
             layer.ffn.add_to(x, y)
         if step.logit_rows is not None:
             x = x.index_select(0, step.logit_rows)

@@ -17,12 +17,14 @@ class ShortGroup:
     """Requests with few new tokens each, in one padded batch of B requests x L tokens."""
 
     tokens: int  # they are the first `tokens` of the step's T
-    block_table: torch.Tensor  # [B, M] pages of each request, padded with page 0
+    requests: int  # B
+    block_table: torch.Tensor  # [B * M] pages of each request, padded with page 0
     length: int  # S, the longest context of the group, new tokens included
     mask: torch.Tensor | None  # [B, L, S], 0 or -inf; None when everyone sees everything
     new_tokens: int  # L
     pad: torch.Tensor | None = None  # [B, L] rows of the step; None when every request has L
     unpad: torch.Tensor | None = None  # [tokens] rows of the padded batch
+    lengths: torch.Tensor | None = None  # [B] contexts, in place of a mask, where L is 1 on CUDA
 
 
 @dataclass
@@ -31,7 +33,7 @@ class LongRequest:
 
     start: int
     end: int
-    block_table: torch.Tensor  # [1, M]
+    block_table: torch.Tensor  # [M]
     length: int  # S, new tokens included
 
 

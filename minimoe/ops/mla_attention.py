@@ -25,32 +25,46 @@ def mla_naive(q, rows, positions, scale, latent):
     return out
 
 
-def gather_rows(pages: torch.Tensor, block_table: torch.Tensor, length: int, out=None):
-    """Rows of each request side by side: `pages [blocks, block_size, W]` and `block_table [B, M]`
-    to `[B, length, W]`. With a workspace `out` nothing is allocated."""
-    B, M = block_table.shape
-    flat = pages.flatten(1)  # [blocks, block_size * W]
+def gather_rows(pages: torch.Tensor, block_table: torch.Tensor, requests: int, out=None):
+    """Rows of each request side by side: `pages [blocks, block_size * W]` and the flat
+    `block_table [B * M]` to `[B, M * block_size * W]`. With a workspace `out`, which must be large
+    enough, nothing is allocated."""
     if out is None:
-        rows = flat.index_select(0, block_table.flatten())
-    else:
-        rows = out[: B * M * flat.shape[1]].view(B * M, -1)
-        torch.index_select(flat, 0, block_table.flatten(), out=rows)
-    return rows.view(B, -1, pages.shape[2])[:, :length]
+        return pages.index_select(0, block_table).view(requests, -1)
+    rows = out[: len(block_table) * pages.shape[1]].view(len(block_table), -1)
+    return torch.index_select(pages, 0, block_table, out=rows).view(requests, -1)
 
 
 def absorbed_attention(q, rows, mask, latent: int):
-    """Queries `q [B, L, H, C + R]`, already scaled, over `rows [B, S, C + R]`; `mask [B, L, S]` is
-    0 where a token may look and -inf elsewhere, or None. Gives `[B, L, H, C]`."""
-    B, L, H, W = q.shape
-    q = q.reshape(B, L * H, W)
-    if mask is None:
-        scores = torch.bmm(q, rows.transpose(1, 2))  # [B, L*H, S]
-    else:
-        if L > 1:
-            mask = mask[:, :, None].expand(-1, -1, H, -1).reshape(B, L * H, -1)
-        scores = torch.baddbmm(mask, q, rows.transpose(1, 2))
-    share = torch.softmax(scores, dim=-1)
-    return torch.bmm(share, rows[..., :latent]).view(B, L, H, latent)
+    """Queries `q [B, L * H, C + R]`, already scaled, over `rows [B, S, C + R]`; `mask` is 0 where a
+    query may look and -inf elsewhere, `[B, 1 or L * H, S]` or None. Gives `[B, L * H, C]`."""
+    keys = rows.transpose(1, 2)
+    scores = torch.bmm(q, keys) if mask is None else torch.baddbmm(mask, q, keys)
+    return torch.bmm(torch.softmax(scores, -1), rows[..., :latent])
+
+
+def decode_gathered(q, pages, block_table, lengths, longest: int, latent: int):
+    """One new token a request: scaled queries `q [B, H, C + R]` over `pages [blocks, block_size,
+    C + R]` by `block_table [B, M]` and `lengths [B]`, of which `longest` is the largest. Gives
+    `[B, H, C]`. The PyTorch path: gather the rows, then absorbed attention."""
+    rows = gather_rows(pages.flatten(1), block_table.flatten(), len(q))
+    rows = rows.view(len(q), -1, pages.shape[2])[:, :longest]
+    future = torch.arange(rows.shape[1], device=q.device) >= lengths[:, None]
+    mask = torch.zeros(future.shape, dtype=q.dtype, device=q.device)
+    mask = mask.masked_fill_(future, -torch.inf)[:, None]
+    return absorbed_attention(q, rows, mask, latent)
+
+
+def decode_path(q: torch.Tensor, pages: torch.Tensor, latent: int):
+    """The one place that chooses how a GPU decodes: the function, and which path it is or why our
+    Triton kernel cannot run."""
+    try:
+        from minimoe.ops.mla_attention_triton import decode_triton, unsupported
+    except ImportError as error:
+        return decode_gathered, f"decode_gathered (no Triton path: Triton is missing ({error}))"
+    if reason := unsupported(q, pages, latent):
+        return decode_gathered, f"decode_gathered (no Triton path: {reason})"
+    return decode_triton, "decode_triton"
 
 
 def expanded_attention(q, k, v, scale: float):

@@ -48,7 +48,7 @@ def _part_of(lengths, item, B, PART: tl.constexpr, B2: tl.constexpr):
 
 @triton.jit
 def _attend_parts(
-    q, pages, table, lengths, partial, lse, scale, B, H, M,
+    q, pages, table, lengths, partial, lse, scale, B, H, M, q_stride,
     C: tl.constexpr, R: tl.constexpr, PAGE: tl.constexpr, PART: tl.constexpr, B2: tl.constexpr,
     BH: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -60,7 +60,7 @@ def _attend_parts(
     total = tl.sum(tl.cdiv(tl.load(lengths + b, mask=b < B, other=0).to(tl.int32), PART))
     for item in range(tl.program_id(0), total, tl.num_programs(0)):
         request, part = _part_of(lengths, item, B, PART, B2)
-        q_rows = q + (request.to(tl.int64) * H + h[:, None]) * W
+        q_rows = q + request.to(tl.int64) * q_stride + h[:, None] * W
         qc = tl.load(q_rows + c[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, C]
         qr = tl.load(q_rows + C + r[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, R]
         end = tl.minimum(tl.load(lengths + request).to(tl.int32), (part + 1) * PART)
@@ -84,9 +84,8 @@ def _attend_parts(
             acc = acc * fade[:, None]
             acc = tl.dot(share.to(kc.dtype), kc, acc, input_precision=PRECISION)
             top = new_top
-            ahead = (
-                s0 + BN + tl.arange(0, BN)
-            )  # look the next pages up now, so that no load waits for another
+            # Look the next pages up now, so that no load of rows waits for its page number.
+            ahead = s0 + BN + tl.arange(0, BN)
             page = tl.load(table + request * M + ahead // PAGE, mask=ahead < end, other=0)
         place = h.to(tl.int64) + item * H
         to = partial + place[:, None] * C + c[None, :]
@@ -151,7 +150,9 @@ def mla_decode_triton(
     B, H, W = q.shape
     page = pages.shape[1]
     tile = tile or _tile(H, q.element_size())
-    q, block_table, lengths = q.contiguous(), block_table.contiguous(), lengths.contiguous()
+    if q.stride()[1:] != (W, 1):
+        q = q.contiguous()
+    block_table, lengths = block_table.contiguous(), lengths.contiguous()
     items = B * triton.cdiv(block_table.shape[1] * page, tile.part)  # at most
     partial = torch.empty(items, H, latent, dtype=torch.float32, device=q.device)
     lse = torch.empty(items, H, dtype=torch.float32, device=q.device)
@@ -160,12 +161,17 @@ def mla_decode_triton(
     programs = min(items, _processors(q.device) * tile.per_processor)
     _attend_parts[(programs, triton.cdiv(H, tile.heads))](
         q, pages, block_table, lengths, partial, lse, scale * 1.4426950408889634,
-        B, H, block_table.shape[1], latent, W - latent, page, tile.part, B2,
+        B, H, block_table.shape[1], q.stride(0), latent, W - latent, page, tile.part, B2,
         tile.heads, tile.keys, "ieee" if q.element_size() == 4 else "tf32",
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     _join_parts[(B, H)](partial, lse, lengths, out, B, H, latent, tile.part, B2, num_warps=4)
     return out
+
+
+def decode_triton(q, pages, block_table, lengths, longest: int, latent: int) -> torch.Tensor:
+    """As `decode_path` wants it: queries come scaled, and the longest length is not needed."""
+    return mla_decode_triton(q, pages, block_table, lengths, 1.0, latent)
 
 
 def _tile(heads: int, value_bytes: int) -> Tile:

@@ -14,11 +14,18 @@ def rms_norm(x: torch.Tensor, scaled_weight: torch.Tensor, floor: torch.Tensor) 
 
 
 def unit_norm(x: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
-    """`x [..., D]` over hypot(|x|, floor), computed in float32 for narrower dtypes."""
-    wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)  # [..., 1]
-    out = wide / torch.hypot(length, floor)
-    return out if out.dtype == x.dtype else out.to(x.dtype)
+    """`x [..., D]` over hypot(|x|, floor), computed in the width of `floor`."""
+    if x.dtype == floor.dtype:
+        return x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), floor)
+    return unit_norm(x.to(floor.dtype), floor).to(x.dtype)
+
+
+def unit_norm_(x: torch.Tensor, floor: torch.Tensor) -> None:
+    """`unit_norm` in place."""
+    if x.dtype == floor.dtype:
+        x.div_(torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), floor))
+    else:
+        x.copy_(unit_norm(x, floor))
 
 
 def norm_floor(width: int, eps: float, like: torch.Tensor) -> torch.Tensor:

@@ -67,12 +67,19 @@ def rotate(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     return turned.flatten(-2).to(x.dtype)
 
 
-def rotate_(x: torch.Tensor, turns: torch.Tensor) -> None:
-    """`rotate` in place: one operation on the hot path for float32 and float64."""
-    if x.dtype in (torch.float32, torch.float64):
-        torch.view_as_complex(x.unflatten(-1, (-1, 2))).mul_(turns)
+def rotate_heads_(heads: torch.Tensor, turns: torch.Tensor) -> None:
+    """Turn whole rows `[T, heads, W]` in place by `turns [T, 1, W/2]`, which are 1 where a row is not
+    rotary: one product on the hot path for float32 and float64, without any slicing."""
+    if turns.dtype == torch.complex128 or heads.dtype == torch.float32:
+        torch.view_as_complex(heads.view(*heads.shape[:2], -1, 2)).mul_(turns)
     else:
-        x.copy_(rotate(x, turns))
+        heads.copy_(rotate(heads, turns))
+
+
+def widen_turns(turns: torch.Tensor, plain: int) -> torch.Tensor:
+    """`[positions, R/2]` to `[positions, 1, (plain + R)/2]`: the first `plain` values stay."""
+    ones = turns.new_ones(len(turns), plain // 2)
+    return torch.cat([ones, turns], dim=1)[:, None]
 
 
 def rotate_naive(x: list[float], position: int, theta: float) -> list[float]:

@@ -6,12 +6,7 @@ chooses experts; it never enters their weights, so it pulls no gradient through 
 """
 
 import torch
-from torch import Tensor, nn
-
-
-def moe_layers(model: nn.Module) -> list[nn.Module]:
-    """The MoE layers of a model, from the first to the last."""
-    return [layer.ffn for layer in model.layers if hasattr(layer.ffn, "router")]
+from torch import Tensor
 
 
 def expert_load(ids: Tensor, experts: int, real: Tensor | None = None) -> Tensor:

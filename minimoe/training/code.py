@@ -6,12 +6,23 @@ Nothing outside the standard library is ever read, so that any other package is 
 import hashlib
 import random
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
+from minimoe.errors import MinimoeError
 from minimoe.training.rename import Renamer
+from minimoe.training.reorder import shuffle_definitions
 
 TEST_FOLDERS = {"test", "tests", "idle_test"}
-TABLES = ("encodings/", "pydoc_data/topics.py", "lib2to3/pgen2/", "_sysconfigdata", "__phello__")
+TABLES = (
+    "encodings/",
+    "pydoc_data/topics",
+    "re/_casefix",
+    "html/entities",
+    "_sysconfig",
+    "__phello__",
+)
+OTHER_PACKAGES = {"site-packages", "dist-packages", "__pycache__"}
 MAX_BYTES = 400_000
 HELD_OUT_PERCENT = 4
 
@@ -31,27 +42,31 @@ def is_held_out(path: str) -> bool:
     return stable_percent(path) < HELD_OUT_PERCENT
 
 
-def list_files(root: Path) -> list[str]:
-    """Relative paths of the library's modules, sorted; tests, tables and other packages left out."""
+def list_files(root: Path, tests: bool = False) -> list[str]:
+    """Relative paths of the library's modules, sorted, without tables of data.
+
+    With tests=True: of its test files instead (not every installation has them).
+    """
     paths = (p.relative_to(root).as_posix() for p in root.rglob("*.py"))
-    return sorted(p for p in paths if _is_module(p))
+    return sorted(p for p in paths if _is_wanted(p, tests))
 
 
-def _is_module(path: str) -> bool:
+def _is_wanted(path: str, tests: bool) -> bool:
     folders = set(path.split("/")[:-1])
-    if folders & (TEST_FOLDERS | {"site-packages", "dist-packages", "__pycache__"}):
+    if folders & OTHER_PACKAGES or path.startswith(TABLES):
         return False
-    return not path.startswith(TABLES)
+    return bool(folders & TEST_FOLDERS) == tests
 
 
-def read_files(root: Path | None = None) -> dict[str, str]:
-    """Every usable module: {relative path: text}. Raises ValueError when there is none."""
+def read_files(root: Path | None = None, tests: bool = False) -> dict[str, str]:
+    """Every usable file of `list_files`: {relative path: text}. MinimoeError when there is none."""
     root = root or stdlib_folder()
-    texts = {path: _read(root / path) for path in list_files(root)}
+    texts = {path: _read(root / path) for path in list_files(root, tests)}
     files = {path: text for path, text in texts.items() if text}
     if not files:
-        raise ValueError(
-            f"no Python sources in {root}; pass a folder that holds the standard library's .py files"
+        raise MinimoeError(
+            f"no Python sources in {root}; use a Python that is installed with its library's "
+            ".py files"
         )
     return files
 
@@ -73,17 +88,19 @@ def split(files: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     return train, held_out
 
 
-def renamed_copies(files: dict[str, str], copies: int, rng: random.Random):
+def renamed_copies(files: dict[str, str], copies: int, rng: random.Random) -> Iterator[str]:
     """Yield documents: each file as it is, then `copies` versions of it with other names.
 
     A small model learns 10 MB of code by heart. Other names in the same structure teach it what
-    holds beyond this library: that a name, once seen, comes again.
+    holds beyond this library: that a name, once seen, comes again. In every second copy the
+    functions stand in another order too.
     """
     order = sorted(files)
     rng.shuffle(order)
     yield from (files[path] for path in order)
     renamer = Renamer(files)
-    for _ in range(copies):
+    for copy in range(copies):
         rng.shuffle(order)
         for path in order:
-            yield renamer.rename(path, rng)
+            text = renamer.rename(path, rng)
+            yield shuffle_definitions(text, rng) if copy % 2 else text

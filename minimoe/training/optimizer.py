@@ -20,13 +20,16 @@ def orthogonalise(matrix: Tensor, steps: int = 5) -> Tensor:
     """
     dtype = torch.bfloat16 if matrix.is_cuda else torch.float32
     tall = matrix.shape[-2] > matrix.shape[-1]
-    x = matrix.mT if tall else matrix  # rows <= columns keeps the Gram matrix small
-    norm = x.float().norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
-    x = (x.float() / norm).to(dtype)
+    x = (matrix.mT if tall else matrix).float()  # rows <= columns keeps the Gram matrix small
+    shape = x.shape
+    x = x.reshape(-1, *shape[-2:])  # [batch, rows, columns]
+    x = (x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)).to(dtype)
     a, b, c = QUINTIC
     for _ in range(steps):
-        gram = x @ x.mT  # [..., rows, rows]
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        gram = x @ x.mT  # [batch, rows, rows]
+        gram = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, gram, x, beta=a)
+    x = x.view(shape)
     return x.mT if tall else x
 
 
@@ -38,7 +41,7 @@ class Muon(torch.optim.Optimizer):
     matrix would cost more than the arithmetic.
     """
 
-    def __init__(self, params, lr=4e-3, momentum=0.95, weight_decay=0.1, compile=False):
+    def __init__(self, params, lr=4e-3, momentum=0.95, weight_decay=0.1):
         super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
         for group in self.param_groups:
             for param in group["params"]:
@@ -47,7 +50,6 @@ class Muon(torch.optim.Optimizer):
                         f"Muon takes matrices or stacks of matrices, got shape "
                         f"{tuple(param.shape)}; give it to AdamW"
                     )
-        self._orthogonalise = torch.compile(orthogonalise) if compile else orthogonalise
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -64,7 +66,7 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_lerp_(averages, gradients, 1 - group["momentum"])
         # Nesterov: look one step ahead along the average before projecting.
         ahead = torch._foreach_lerp(gradients, averages, group["momentum"])
-        update = self._orthogonalise(torch.stack(ahead)).to(params[0].dtype)
+        update = orthogonalise(torch.stack(ahead)).to(params[0].dtype)
         step = group["lr"] * match_adamw(params[0].shape)
         torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(params, list(update.unbind(0)), alpha=-step)
@@ -104,7 +106,7 @@ def split_parameters(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def build_optimizers(
-    model: nn.Module, lr: float = 4e-3, weight_decay: float = 0.1, compile: bool = False
+    model: nn.Module, lr: float = 4e-3, weight_decay: float = 0.1
 ) -> list[torch.optim.Optimizer]:
     """Muon and AdamW over one model, both at the same learning rate. Norms are not decayed."""
     matrices, rest = split_parameters(model)
@@ -113,7 +115,7 @@ def build_optimizers(
         {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0},
     ]
     adamw = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
-    return [Muon(matrices, lr=lr, weight_decay=weight_decay, compile=compile), adamw]
+    return [Muon(matrices, lr=lr, weight_decay=weight_decay), adamw]
 
 
 def set_lr(optimizers: list[torch.optim.Optimizer], lr: float) -> None:

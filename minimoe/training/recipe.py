@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from minimoe.errors import MinimoeError
 
-MIX = {"code": 0.60, "story": 0.10, "chat": 0.18, "json": 0.12}
+MIX = {"code": 0.56, "story": 0.08, "chat": 0.24, "json": 0.12}
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Recipe:
 
     steps: int | None = None
     minutes: float | None = None
-    rows: int = 64  # sequences in a batch
+    rows: int = 32  # sequences in a batch
     length: int = 2048  # tokens in a sequence
     lr: float = 4e-3  # for both optimizers
     warmup: float = 0.01  # share of training over which the learning rate rises
@@ -22,7 +22,7 @@ class Recipe:
     dropout: float = 0.1
     clip: float = 1.0
     sequence_weight: float = 1e-4  # of the sequence-wise balance loss
-    eval_every: int = 100  # steps between measurements on held-out text
+    eval_every: int = 200  # steps between measurements on held-out text
     seed: int = 0
     mix: dict[str, float] = field(default_factory=lambda: dict(MIX))
 

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minimoe.config import ModelConfig
-from minimoe.model.transformer import Transformer
-from minimoe.training.balance import expert_load, moe_layers, sequence_loss, update_bias
+from minimoe.model.transformer import Transformer, moe_layers
+from minimoe.training.balance import expert_load, sequence_loss, update_bias
 from minimoe.training.batches import Batches
 from minimoe.training.optimizer import build_optimizers, set_lr
 from minimoe.training.recipe import Recipe
@@ -31,19 +31,6 @@ def step_losses(model: nn.Module, batch: Tensor) -> tuple[Tensor, Tensor, Tensor
     return rows, torch.stack(balance).mean(), torch.stack(load)
 
 
-def add_dropout(model: nn.Module, p: float) -> list:
-    """Drop values of the embedding and of each block's output, only while model.train().
-
-    The model itself stays free of it: these are hooks, and each handle's .remove() takes it away.
-    """
-
-    def drop(module, _, output):
-        return F.dropout(output, p, module.training)
-
-    blocks = [model.embed, *(b for layer in model.layers for b in (layer.attn, layer.ffn))]
-    return [block.register_forward_hook(drop) for block in blocks] if p else []
-
-
 class Trainer:
     """Everything that changes while training. `step()` does one step."""
 
@@ -51,12 +38,13 @@ class Trainer:
                  device: str = "cpu", compile: bool = False):  # fmt: skip
         torch.manual_seed(recipe.seed)
         self.recipe, self.batches, self.device = recipe, batches, torch.device(device)
-        self.model = Transformer(config).to(self.device).train()
-        self.handles = add_dropout(self.model, recipe.dropout)
-        self.optimizers = build_optimizers(
-            self.model, recipe.lr, recipe.weight_decay, compile=compile
+        self.model = Transformer(config, recipe.dropout).init_weights(seed=recipe.seed)
+        self.model.to(self.device).train()
+        self.model.turns(self.device)  # made once, outside what is compiled
+        self.optimizers = build_optimizers(self.model, recipe.lr, recipe.weight_decay)
+        self.losses = (
+            torch.compile(step_losses, fullgraph=True, dynamic=False) if compile else step_losses
         )
-        self.losses = torch.compile(step_losses, dynamic=False) if compile else step_losses
         self.done = 0  # steps
         self.seconds = 0.0  # spent in steps, without the first one, which compiles
 
@@ -82,11 +70,20 @@ class Trainer:
         self._descend()
         self._rebalance(load)
         self._forget_activations()
-        if self.recipe.minutes is not None and self.device.type == "cuda":
-            torch.cuda.synchronize()  # the schedule follows the clock, so the clock must be true
-        self.seconds += time.perf_counter() - start if self.done else 0.0
         self.done += 1
+        if self.done > 1:
+            self.seconds += time.perf_counter() - start
+        if self.done == 1 or self.recipe.minutes is not None:
+            self.settle()  # the schedule follows the clock, so the clock must be true
         return {"rows": rows.detach(), "load": load}
+
+    def settle(self) -> None:
+        """Wait for the device to finish the steps given to it, and count that time."""
+        start = time.perf_counter()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        if self.done > 1:
+            self.seconds += time.perf_counter() - start
 
     def _descend(self) -> None:
         set_lr(self.optimizers, self.recipe.lr_at(self.progress))

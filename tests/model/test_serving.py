@@ -38,11 +38,11 @@ def make_sequence(name: str, tokens: list[int], blocks: list[int]) -> Sequence:
 
 def run_steps(model: ServingModel, sequences, cuts) -> dict[str, list[torch.Tensor]]:
     """Compute the sequences in steps; `cuts` lists, per step, new tokens of each sequence."""
-    kv = model.new_kv(200, BLOCK)
+    kv = model.pages(model.new_kv(200, BLOCK))
     logits = {seq.request_id: [] for seq in sequences}
     for counts in cuts:
         scheduled = [(s, n) for s, n in zip(sequences, counts, strict=True) if n]
-        step, _ = build_step(scheduled, BLOCK, "cpu", model.dtype)
+        step, _ = build_step(scheduled, BLOCK, 3, "cpu", model.dtype)
         step.logit_rows = None
         out = model.forward(step, kv)
         for seq, n in sorted(scheduled, key=lambda pair: pair[1] > 16):
@@ -92,9 +92,9 @@ def test_old_rows_of_a_reused_page_do_not_matter():
     kv = model.new_kv(200, BLOCK)
     kv.fill_(1e6)
     seq.num_computed = 0
-    step, _ = build_step([(seq, 5)], BLOCK, "cpu", model.dtype)
+    step, _ = build_step([(seq, 5)], BLOCK, 3, "cpu", model.dtype)
     step.logit_rows = None
-    torch.testing.assert_close(model.forward(step, kv), clean)
+    torch.testing.assert_close(model.forward(step, model.pages(kv)), clean)
 
 
 def test_routing_is_reported_and_the_bias_only_chooses():

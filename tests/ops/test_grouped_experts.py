@@ -5,14 +5,14 @@ import torch
 
 from minimoe.ops.grouped_experts import (
     experts_naive,
-    experts_one_by_one,
+    experts_gather,
     experts_padded,
     experts_per_expert,
     experts_serve,
     experts_train,
 )
 
-PATHS = [experts_one_by_one, experts_per_expert, experts_padded, experts_serve, experts_train]
+PATHS = [experts_gather, experts_per_expert, experts_padded, experts_serve, experts_train]
 
 
 def layer(E: int, D: int = 12, width: int = 8, seed: int = 0):

@@ -12,7 +12,7 @@ from minimoe.ops.mla_attention import (
     mla_naive,
 )
 from minimoe.ops.norm import norm_floor, rms_norm, rms_norm_naive, scale_weight
-from minimoe.ops.rope import rope_table, rotate, rotate_, rotate_naive
+from minimoe.ops.rope import rope_table, rotate, rotate_heads_, rotate_naive, widen_turns
 
 
 def randn(*shape, seed=0):
@@ -26,7 +26,8 @@ def test_absorbed(L, S):
     positions = torch.arange(S - L, S)
     future = torch.arange(S) > positions[:, None]
     mask = torch.zeros(B, L, S, dtype=torch.float64).masked_fill_(future, -torch.inf)
-    got = absorbed_attention(q * 0.3, rows, mask, C)
+    mask = mask if L == 1 else mask.repeat_interleave(H, dim=1)
+    got = absorbed_attention(q.flatten(1, 2) * 0.3, rows, mask, C).view(B, L, H, C)
     for b in range(B):
         expected = mla_naive(q[b], rows[b], positions, 0.3, C)
         torch.testing.assert_close(got[b], expected)
@@ -54,7 +55,7 @@ def test_gather_rows_follows_the_block_table(workspace):
     pages = randn(6, 4, 3)
     table = torch.tensor([[5, 0, 2], [1, 1, 3]])
     out = torch.empty(1000, dtype=torch.float64) if workspace else None
-    rows = gather_rows(pages, table, 10, out)
+    rows = gather_rows(pages.flatten(1), table.flatten(), 2, out).view(2, 12, 3)
     for b in range(2):
         for s in range(10):
             assert torch.equal(rows[b, s], pages[table[b, s // 4], s % 4])
@@ -67,8 +68,9 @@ def test_rope(values, position):
     x = torch.tensor(values, dtype=torch.float64)
     expected = torch.tensor(rotate_naive(values, position, 10000.0), dtype=torch.float64)
     torch.testing.assert_close(rotate(x, turns), expected, atol=1e-4, rtol=0)
-    rotate_(x, turns)
-    torch.testing.assert_close(x, rotate(torch.tensor(values, dtype=torch.float64), turns))
+    row = torch.cat([torch.ones(2), x])[None, None]  # two values that are not rotary come first
+    rotate_heads_(row, widen_turns(turns[None], 2))
+    torch.testing.assert_close(row[0, 0], torch.cat([torch.ones(2), rotate(x, turns)]).double())
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9))

@@ -1,0 +1,244 @@
+"""Checks of 00_tour: route a token, count active parameters, tell where a function ends."""
+
+import random
+from dataclasses import replace
+
+from minimoe.config import ModelConfig
+from minimoe.course.check import Check, Wrong, register
+from minimoe.course.parameters import outline, total_and_active
+
+
+def route_naive(scores, bias, k, scale):
+    """The K experts with the highest score + bias, ties to the lower id, and their weights.
+
+    scores, bias: [E]. Returns expert id to weight; weights are shares of the chosen scores, times
+    `scale`.
+    """
+    order = sorted(range(len(scores)), key=lambda e: (-(scores[e] + bias[e]), e))
+    chosen = order[:k]
+    total = sum(scores[e] for e in chosen)
+    return {e: scale * scores[e] / total for e in chosen}
+
+
+def _weighs_with_bias(scores, bias, k, scale):
+    return route_naive(
+        [s + b for s, b in zip(scores, bias, strict=True)], [0] * len(bias), k, scale
+    )
+
+
+def _ignores_bias(scores, bias, k, scale):
+    return route_naive(scores, [0] * len(bias), k, scale)
+
+
+def _shares_of_all(scores, bias, k, scale):
+    chosen = route_naive(scores, bias, k, scale)
+    return {e: scale * scores[e] / sum(scores) for e in chosen}
+
+
+def _ties_to_the_higher(scores, bias, k, scale):
+    last = len(scores) - 1
+    flipped = route_naive(scores[::-1], bias[::-1], k, scale)
+    return {last - e: weight for e, weight in flipped.items()}
+
+
+@register
+class Route(Check):
+    name = "00-route"
+    wrong = [
+        Wrong(_weighs_with_bias, "the bias chooses and does not weigh"),
+        Wrong(_ignores_bias, "other experts are chosen"),
+        Wrong(_shares_of_all, "shares of the chosen scores"),
+        Wrong(_ties_to_the_higher, "the lower id goes first"),
+        Wrong(lambda s, b, k, scale: route_naive(s, b, k, 1.0), "times `scale`"),
+        Wrong(lambda s, b, k, scale: list(route_naive(s, b, k, scale)), "a dict is expected"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """Scores are multiples of 1/64, so that sums are exact and ties are real ties."""
+        yield [0.25, 0.75, 0.5], [0.0, 0.0, 0.0], 2, 1.0
+        yield [0.25, 0.75, 0.5], [1.0, -1.0, 0.0], 2, 2.5
+        yield [0.25, 0.75, 0.5], [0.5, 0.0, 0.0], 1, 1.5  # a tie that the bias makes
+        yield [0.5, 0.5, 0.5, 0.5], [0.0] * 4, 2, 1.0
+        yield [0.25, 0.75], [0.0, 0.0], 2, 1.0
+        for _ in range(30):
+            experts = rng.randrange(1, 12)
+            scores = [rng.randrange(1, 64) / 64 for _ in range(experts)]
+            bias = [rng.randrange(-32, 33) / 64 for _ in range(experts)]
+            yield scores, bias, rng.randrange(1, experts + 1), rng.choice([1.0, 1.5, 2.5])
+
+    def expected(self, scores, bias, k, scale):
+        return route_naive(scores, bias, k, scale)
+
+    def describe(self, scores, bias, k, scale):
+        return f"scores {scores}, bias {bias}, k {k}, scale {scale}"
+
+    def hint(self, got, scores, bias, k, scale):
+        want = self.expected(scores, bias, k, scale)
+        if got.keys() == want.keys():
+            return self._weight_hint(got, scores, bias, scale)
+        sums = sorted((s + b for s, b in zip(scores, bias, strict=True)), reverse=True)
+        if len(sums) > k and sums[k - 1] == sums[k] and len(got) == k:
+            return "two experts tie: the lower id goes first"
+        return f"other experts are chosen: take the {k} with the highest score + bias"
+
+    def _weight_hint(self, got, scores, bias, scale):
+        chosen, weight = next(iter(got.items()))
+        total = sum(scores[e] for e in got)
+        biased = sum(scores[e] + bias[e] for e in got)
+        if abs(weight - scores[chosen] / total) < self.tolerance:
+            return "the weights are shares of the chosen scores times `scale`"
+        if biased and abs(weight - scale * (scores[chosen] + bias[chosen]) / biased) < 1e-9:
+            return "the bias chooses and does not weigh: use the plain scores for the weights"
+        return "the weights are shares of the chosen scores, not of all, times `scale`"
+
+
+def active_naive(total, c):
+    """Parameters one token uses: all, less the E - K unused experts of each mixture layer."""
+    expert = 3 * c.hidden_size * c.moe_intermediate_size
+    unused = c.n_routed_experts - c.num_experts_per_tok
+    return total - unused * expert * (c.num_hidden_layers - c.first_k_dense_replace)
+
+
+@register
+class Active(Check):
+    name = "00-active"
+    wrong = [
+        Wrong(lambda total, c: active_naive(total, replace(c, first_k_dense_replace=0)), "dense"),
+        Wrong(lambda total, c: total - (total - active_naive(total, c)) * 2 // 3, "three matrices"),
+        Wrong(lambda total, c: total - active_naive(total, c), "are not used: subtract"),
+        Wrong(lambda total, c: total * c.num_experts_per_tok // c.n_routed_experts, "too small"),
+        Wrong(lambda total, c: total, "subtract the experts"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """Totals are counted from the model that `minimoe` builds at each shape."""
+        tiny = ModelConfig.tiny()
+        shapes = [tiny, replace(tiny, num_experts_per_tok=1), replace(tiny, num_experts_per_tok=64)]
+        for _ in range(5):
+            experts = rng.choice([4, 8, 48])
+            shapes.append(
+                replace(
+                    tiny,
+                    n_routed_experts=experts,
+                    num_experts_per_tok=rng.randrange(1, experts + 1),
+                    num_hidden_layers=rng.randrange(2, 5),
+                    first_k_dense_replace=rng.randrange(3),
+                    moe_intermediate_size=rng.choice([16, 48]),
+                )
+            )
+        for config in shapes:
+            yield total_and_active(outline(config))[0], config
+
+    def expected(self, total, config):
+        return total_and_active(outline(config))[1]
+
+    def describe(self, total, c):
+        return (
+            f"total {total}, {c.num_hidden_layers} layers, {c.first_k_dense_replace} dense; "
+            f"D {c.hidden_size}, E {c.n_routed_experts}, K {c.num_experts_per_tok}, "
+            f"F {c.moe_intermediate_size}"
+        )
+
+    def hint(self, got, total, config):
+        unused = total - self.expected(total, config)
+        if got == total:
+            return "subtract the experts that a token does not use"
+        if got == unused:
+            return "these are the parameters that are not used: subtract them from the total"
+        if got == total - unused * 2 // 3:
+            return "an expert has three matrices of D x F: gate, up and down"
+        if got == active_naive(total, replace(config, first_k_dense_replace=0)):
+            return "the first layers are dense: they have no experts to subtract"
+        return None
+
+
+def body_end_naive(text):
+    """Where a function's body ends in `text`, or -1 while it may still go on.
+
+    The first line belongs to the body. Each later line that is indented or empty does
+    too; the first that does not ends it, and blank lines before that are not part of the body.
+    """
+    start = text.find("\n") + 1
+    while 0 < start < len(text):
+        if text[start] not in " \t\n":
+            return len(text[:start].rstrip())
+        start = text.find("\n", start) + 1
+    return -1
+
+
+def _ends_at_a_blank_line(text):
+    return text.find("\n\n")
+
+
+def _waits_for_def(text):
+    return text.find("\ndef")
+
+
+def _keeps_blank_lines(text):
+    end = body_end_naive(text)
+    while 0 <= end < len(text) and text[end] == "\n":
+        end += 1
+    return end
+
+
+def _counts_the_first_line(text):
+    return 0 if text[:1] not in ("", " ", "\n") else body_end_naive(text)
+
+
+def _ends_at_any_newline(text):
+    return text.find("\n")
+
+
+@register
+class BodyEnd(Check):
+    name = "00-body-end"
+    wrong = [
+        Wrong(_ends_at_a_blank_line, "an empty line does not end a body"),
+        Wrong(_waits_for_def, "any line that is not indented"),
+        Wrong(_keeps_blank_lines, "blank lines before the next line are not part"),
+        Wrong(_counts_the_first_line, "the first line always belongs to the body"),
+        Wrong(_ends_at_any_newline, "may still go on"),
+        Wrong(lambda text: body_end_naive(text) >= 0, "a number of characters, or -1"),
+    ]
+    LINES = ("return x", "    y = 1", "", "  # note", "x = 2", "def g():", "@cache", "    return y")
+
+    def cases(self, rng: random.Random):
+        """Texts as a model streams them: every prefix of some, and random lines."""
+        yield ("return x",)
+        yield ("return x\n",)
+        yield ("return x\n\n    y",)
+        yield ("return x\n\nx = 1",)
+        yield ("return x\ndef g():",)
+        yield ("",)
+        yield ("\n",)
+        yield ("a\n\n    b\n\n\n@c\nd",)
+        yield from ((text,) for text in self._prefixes("if x:\n        y\n\n    z\nw"))
+        for _ in range(30):
+            yield ("\n".join(rng.choices(self.LINES, k=rng.randrange(1, 7))),)
+
+    @staticmethod
+    def _prefixes(text):
+        return [text[:length] for length in range(len(text) + 1)]
+
+    def expected(self, text):
+        return body_end_naive(text)
+
+    def hint(self, got, text):
+        want = self.expected(text)
+        if isinstance(got, bool):
+            return "give a number of characters, or -1"
+        if want == -1 and got >= 0:
+            return self._too_early(got, text)
+        if got == -1:
+            return "any line that is not indented ends the body"
+        if got > want and not text[want:got].strip():
+            return "blank lines before the next line are not part of the body"
+        return None
+
+    @staticmethod
+    def _too_early(got, text):
+        if got == 0 and text:
+            return "the first line always belongs to the body"
+        if text[got:].startswith("\n\n"):
+            return "an empty line does not end a body: what follows may be indented"
+        return "the body may still go on: give -1 until a line is not indented"

@@ -1,0 +1,72 @@
+"""Watch the router: which experts each token went to, and how far each layer moved it."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import torch
+
+from minimoe.model.transformer import Transformer, moe_layers
+from minimoe.training.balance import expert_load
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What T tokens met on their way through the L mixture-of-experts layers of a model.
+
+    ids: `[L, T, K]`, the experts chosen, most preferred first. weights: `[L, T, K]`, what each
+    expert's output was multiplied by. norms: `[layers + 1, T]`, the length of the residual stream
+    before the first layer and after each. first: the index of the first such layer in the model.
+    """
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    norms: torch.Tensor
+    first: int
+
+
+@torch.no_grad()
+def follow(model: Transformer, ids: list[int]) -> Routes:
+    """Run token `ids` through the textbook model once and record their routes."""
+    chosen, norms = [], []
+    with ExitStack() as hooks:
+        for moe in moe_layers(model):
+            hook = moe.router.register_forward_hook(lambda *call: chosen.append(call[2]))
+            hooks.callback(hook.remove)
+        for module in (model.embed, *model.layers):
+            hook = module.register_forward_hook(lambda *call: norms.append(call[2][0].norm(dim=-1)))
+            hooks.callback(hook.remove)
+        model(torch.tensor([ids], device=model.embed.weight.device))
+    return Routes(
+        torch.stack([found[0] for found in chosen]).cpu(),
+        torch.stack([found[1] for found in chosen]).cpu(),
+        torch.stack(norms).cpu(),
+        model.config.first_k_dense_replace,
+    )
+
+
+def expert_use(model: Transformer, ids: list[int], window: int = 512) -> torch.Tensor:
+    """How often each expert was chosen over token `ids`, in windows: counts `[L, E]`."""
+    experts = model.config.n_routed_experts
+    total = 0
+    for start in range(0, len(ids), window):
+        routes = follow(model, ids[start : start + window])
+        total = total + torch.stack([expert_load(layer, experts) for layer in routes.ids])
+    return total
+
+
+def route_table(routes: Routes, position: int) -> str:
+    """One token's way as text: per layer its experts with weights, and the residual's length."""
+    rows = [f"{'layer':<7}{'residual':>9}   experts (weight)"]
+    rows.append(f"{'embed':<7}{float(routes.norms[0, position]):>9.1f}")
+    for layer in range(len(routes.norms) - 1):
+        length = float(routes.norms[layer + 1, position])
+        rows.append(f"{layer:<7}{length:>9.1f}   {_experts(routes, layer, position)}")
+    return "\n".join(rows)
+
+
+def _experts(routes: Routes, layer: int, position: int) -> str:
+    if layer < routes.first:
+        return "dense: every token uses all of it"
+    row = layer - routes.first
+    pairs = zip(routes.ids[row, position], routes.weights[row, position], strict=True)
+    return "  ".join(f"{int(expert):>2} ({float(weight):.2f})" for expert, weight in pairs)

@@ -1,0 +1,53 @@
+"""Blocks of the KV planes as plain bytes, and back.
+
+A plane is `[layers, blocks, block_size, width]`; a block's bytes are its layers one after another,
+plane after plane in the order of their names. So a block travels whole: what the target and what
+the drafter need of it together.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+Planes = Mapping[str, torch.Tensor]
+
+
+def block_bytes(planes: Planes) -> int:
+    """Bytes of one block over all planes."""
+    return sum(plane[:, 0].numel() * plane.itemsize for plane in planes.values())
+
+
+def pack(planes: Planes, blocks: Sequence[int]) -> np.ndarray:
+    """A copy of the given blocks: `[len(blocks), block_bytes]` of uint8."""
+    out = np.empty((len(blocks), block_bytes(planes)), np.uint8)
+    for plane, part in _parts(planes, torch.from_numpy(out)):
+        index = torch.tensor(blocks, device=plane.device)
+        part.copy_(plane.index_select(1, index).transpose(0, 1))
+    return out
+
+
+def unpack(planes: Planes, blocks: Sequence[int], data: np.ndarray) -> None:
+    """Write `data [len(blocks), block_bytes]` into the given blocks of the planes."""
+    for plane, part in _parts(planes, torch.from_numpy(data)):
+        index = torch.tensor(blocks, device=plane.device)
+        plane.index_copy_(1, index, part.to(plane.device).transpose(0, 1))
+
+
+def finite(planes: Planes, data: np.ndarray) -> np.ndarray:
+    """Which blocks of `data` hold numbers only: `[blocks]` of bool. A NaN must not be kept."""
+    good = np.ones(len(data), bool)
+    for _, part in _parts(planes, torch.from_numpy(data)):
+        good &= torch.isfinite(part).flatten(1).all(1).numpy()
+    return good
+
+
+def _parts(planes: Planes, data: torch.Tensor):
+    """Each plane with its part of `data`, seen as `[blocks, layers, block_size, width]`."""
+    start = 0
+    for _, plane in sorted(planes.items()):
+        layers, _, block_size, width = plane.shape
+        end = start + plane[:, 0].numel() * plane.itemsize
+        part = data[:, start:end].view(plane.dtype)  # [blocks, layers * block_size * width]
+        yield plane, part.unflatten(1, (layers, block_size, width))
+        start = end

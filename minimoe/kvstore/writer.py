@@ -1,0 +1,180 @@
+"""The process that writes to the store: `python -m minimoe.kvstore.writer STORE SPOOL SETTINGS`.
+
+Started by `HandOff`; reads a line on stdin when there is work, and ends when stdin closes. It takes
+hand-off files, gathers their blocks into segments of useful size, and commits them. It also notes
+uses, drops what cannot be read, ends lifetimes and joins small segments.
+"""
+
+import json
+import os
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+
+from minimoe.errors import MinimoeError
+from minimoe.kvstore.handoff import read_message
+from minimoe.kvstore.repair import drop_unreadable, join_small
+from minimoe.kvstore.store import MIN_SEGMENT, BlockStore, open_store
+
+LINGER = 0.2  # seconds that blocks wait for company before they make a small segment
+HOUSEKEEPING = 30.0  # seconds between sweeps
+ORPHAN = 10.0  # seconds after which another engine's file is taken over
+
+
+class Writer:
+    """Turns hand-off files into segments. A file goes once all its blocks are committed."""
+
+    def __init__(self, store: BlockStore, spool: Path):
+        self.store, self.spool = store, spool
+        self.gathered: dict[str, dict[bytes, memoryview]] = {}  # class -> key -> block
+        self.files: dict[str, list[Path]] = {}  # class -> files those blocks came from
+        self.since: float | None = None  # when the oldest gathered block came
+        self.status = {"stored": 0, "files": 0, "problem": None}
+
+    def collect(self, folder: Path) -> None:
+        """Take up the files of one spool folder, in order, that are not taken up yet."""
+        taken = {path for paths in self.files.values() for path in paths}
+        for path in sorted(folder.glob("*.blocks")):
+            if path not in taken:
+                self._take(path)
+
+    def _take(self, path: Path) -> None:
+        try:
+            header, payload = read_message(path)
+        except FileNotFoundError:
+            return  # another writer was quicker
+        except (OSError, ValueError) as error:
+            self._problem(f"{path.name} is damaged ({error}) and was dropped")
+            path.unlink(missing_ok=True)
+            return
+        kind, size = header.get("kind", "chat"), self.store.block_bytes
+        self._guarded(self._notes, header, kind)
+        blocks = self.gathered.setdefault(kind, {})
+        for slot, key in enumerate(header.get("keys", [])):
+            blocks[bytes.fromhex(key)] = payload[slot * size : (slot + 1) * size]
+        self.files.setdefault(kind, []).append(path)
+        self.since = self.since or time.monotonic()
+        if len(blocks) >= self.store.segment_blocks or not header.get("keys"):
+            self.commit(kind)
+
+    def _notes(self, header: dict, kind: str) -> None:
+        if header.get("touch"):
+            self.store.touch([bytes.fromhex(key) for key in header["touch"]], kind)
+        drop_unreadable(self.store, header.get("unreadable", []))
+
+    def commit(self, kind: str) -> None:
+        """Store what was gathered of one class, then delete its files."""
+        blocks, files = self.gathered.pop(kind, {}), self.files.pop(kind, [])
+        self.status["stored"] += self._guarded(self.store.put, blocks.items(), kind) or 0
+        for path in files:
+            path.unlink(missing_ok=True)
+        self.status["files"] += len(files)
+        if not self.files:
+            self.since = None
+        self._tell()
+
+    def commit_all(self) -> None:
+        for kind in list(self.files):
+            self.commit(kind)
+
+    def wait(self) -> float | None:
+        """Seconds until the oldest gathered block has waited long enough."""
+        if self.since is None:
+            return HOUSEKEEPING
+        return max(0.0, self.since + LINGER - time.monotonic())
+
+    def keep_house(self) -> None:
+        """Take over what dead engines left, end lifetimes, join small segments."""
+        for folder in self.spool.parent.glob("*/"):
+            if folder != self.spool and _age(folder) > ORPHAN:
+                self.collect(folder)
+                self.commit_all()
+                _remove_leftovers(folder)
+        self._guarded(self.store.sweep)
+        self._guarded(join_small, self.store, MIN_SEGMENT)
+
+    def _guarded(self, work, *args):
+        """Whatever fails here costs a few blocks, never the service."""
+        try:
+            return work(*args)
+        except (OSError, sqlite3.Error, MinimoeError) as error:
+            self._problem(getattr(error, "strerror", None) or str(error))
+            return None
+
+    def _problem(self, problem: str) -> None:
+        self.status["problem"] = problem
+        print(f"KV store {self.store.folder}: {problem}", file=sys.stderr, flush=True)
+
+    def _tell(self) -> None:
+        beside = self.spool / "status.part"
+        try:
+            beside.write_text(json.dumps(self.status))
+            os.replace(beside, self.spool / "status.json")
+        except OSError:
+            return  # a full disk: stderr has it
+
+
+def _age(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove a spool folder that holds no hand-off. An engine that is alive makes it again."""
+    for path in [*folder.glob("*.part"), folder / "status.json"]:
+        path.unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except OSError:
+        return
+
+
+class Doorbell:
+    """Lines on stdin, as an event; `closed` once the engine is gone."""
+
+    def __init__(self, stream):
+        self.rung, self.closed, self.flush = threading.Event(), False, False
+        threading.Thread(target=self._listen, args=(stream,), daemon=True).start()
+
+    def _listen(self, stream) -> None:
+        for line in stream:
+            self.flush |= line.strip() == b"flush"
+            self.rung.set()
+        self.closed = True
+        self.rung.set()
+
+
+def serve(writer: Writer, bell: Doorbell) -> None:
+    """Work until the bell is closed and everything handed over is committed."""
+    writer.keep_house()
+    tidy = time.monotonic()
+    while True:
+        bell.rung.wait(writer.wait())
+        bell.rung.clear()
+        flush, bell.flush, closed = bell.flush, False, bell.closed
+        writer.collect(writer.spool)
+        if flush or closed or writer.wait() == 0:
+            writer.commit_all()
+        if closed:
+            return _remove_leftovers(writer.spool)
+        if time.monotonic() - tidy > HOUSEKEEPING:
+            writer.keep_house()
+            tidy = time.monotonic()
+
+
+def main(argv: list[str]) -> None:
+    folder, spool, settings = argv
+    if hasattr(os, "nice"):
+        os.nice(10)  # decoding comes first
+    Path(spool).mkdir(parents=True, exist_ok=True)
+    store = open_store(folder, **json.loads(settings))
+    serve(Writer(store, Path(spool)), Doorbell(sys.stdin.buffer))
+    store.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
