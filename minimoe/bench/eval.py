@@ -45,7 +45,9 @@ def render(result: dict) -> str:
         bits, xz = row["bits_per_byte"], row["xz_bits_per_byte"]
         lines.append(f"{row['file'][-32:]:32}{row['bytes']:>10,}{bits:>12.3f}"
                      f"{row['gzip_bits_per_byte']:>8.3f}{xz:>8.3f}{bits / xz:>8.2f}")  # fmt: skip
-    return "\n".join([*lines, f"median ratio to xz: {result['median_ratio_to_xz']:.2f}"])
+    return "\n".join(
+        [*lines, f"{result['model']}: median {result['median_ratio_to_xz']:.2f} of xz"]
+    )
 
 
 def read_text(path: Path) -> str:

@@ -1,5 +1,6 @@
 """`Engine`: add requests, call `step` until none is left. One step is one forward pass."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -181,7 +182,7 @@ class Engine:
 
     def _split_broken(self, logits: torch.Tensor, seqs: list[Sequence]):
         """Rows of finite logits with their requests, and the requests of the other rows."""
-        if torch.isfinite(logits.sum()):
+        if math.isfinite(logits.sum().item()):
             return logits, seqs, []
         good = torch.isfinite(logits).all(-1).tolist()
         broken = [seq for seq, fine in zip(seqs, good, strict=True) if not fine]

@@ -2,24 +2,32 @@
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
-@contextmanager
-def interrupt_after() -> Iterator[None]:
-    """Hold back SIGINT while the body runs, then let the previous handler have it.
+class Interrupts:
+    """While the `with` block runs, SIGINT waits for `deliver`, or for the end of the block.
 
     Outside the main thread, where Python delivers no signals, it does nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught = []
-    previous = signal.signal(signal.SIGINT, lambda *args: caught.append(args))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    if caught and callable(previous):
-        previous(*caught[-1])
+
+    def __enter__(self) -> "Interrupts":
+        self._caught = None
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._previous = signal.signal(signal.SIGINT, self._catch)
+        return self
+
+    def _catch(self, *args) -> None:
+        self._caught = args
+
+    def deliver(self) -> None:
+        """Let the handler that was there before have the signal, if one has come."""
+        if self._caught is not None:
+            args, self._caught = self._caught, None
+            if callable(self._previous):
+                self._previous(*args)
+
+    def __exit__(self, *error) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._previous)
+        self.deliver()

@@ -8,7 +8,7 @@ import torch
 
 from minimoe.config import SHIPPED, ModelConfig
 from minimoe.engine.engine import BLOCK_SIZE, Engine
-from minimoe.engine.interrupts import interrupt_after
+from minimoe.engine.interrupts import Interrupts
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.params import SamplingParams
 from minimoe.engine.wide import wide_model
@@ -114,9 +114,10 @@ class LLM:
                 ids, prompts, _per_prompt(params, prompts), strict=True
             ):
                 self.engine.add_request(request, prompt, one)
-            while len(done) < len(ids):
-                with interrupt_after():
+            with Interrupts() as interrupts:
+                while len(done) < len(ids):
                     done |= {out.request_id: out for out in self.engine.step() if out.finished}
+                    interrupts.deliver()
         finally:
             for request in ids:
                 self.engine.abort_request(request)  # no effect on those that have finished
@@ -151,7 +152,7 @@ class LLM:
         try:
             finished = False
             while not finished:
-                with interrupt_after():
+                with Interrupts():
                     outputs = self.engine.step()
                 for output in (o for o in outputs if o.request_id == request):
                     finished = output.finished

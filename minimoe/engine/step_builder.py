@@ -24,11 +24,13 @@ def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype)
             rows.append(len(ids) - 1)
             finishing.append(seq)
     short = [(seq, count) for seq, count in scheduled if count <= FEW_TOKENS]
+    ids, positions, slots = torch.tensor([ids, positions, slots], device=device).unbind(0)
+    wanted = torch.tensor(rows, device=device, dtype=torch.long) if len(rows) < len(ids) else None
     step = Step(
-        ids=torch.tensor(ids, device=device),
-        positions=torch.tensor(positions, device=device),
-        slots=torch.tensor(slots, device=device),
-        logit_rows=None if len(rows) == len(ids) else torch.tensor(rows, device=device).long(),
+        ids=ids,
+        positions=positions,
+        slots=slots,
+        logit_rows=wanted,
         short=_short_group(short, heads, device, dtype) if short else None,
         long=_long_requests(scheduled, len(short), device),
     )
@@ -42,11 +44,10 @@ def _slots(blocks: list[int], start: int, end: int, block_size: int) -> list[int
 def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
     counts = [count for _, count in short]
     lengths = [seq.num_computed + count for seq, count in short]
-    table = _block_table([seq.blocks for seq, _ in short])
     group = ShortGroup(
         tokens=sum(counts),
         requests=len(short),
-        block_table=torch.from_numpy(table).to(device),
+        block_table=torch.tensor(_block_table(short), device=device),
         length=max(lengths),
         mask=None,
         new_tokens=max(counts),
@@ -61,10 +62,14 @@ def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
     return group
 
 
-def _block_table(tables: list[list[int]]) -> np.ndarray:
+def _block_table(short: Scheduled) -> list[int]:
     """`[B * M]`, short tables padded with page 0, whose rows the mask hides."""
-    width = max(map(len, tables))
-    return np.array([blocks + [0] * (width - len(blocks)) for blocks in tables]).ravel()
+    width = max(len(seq.blocks) for seq, _ in short)
+    table = []
+    for seq, _ in short:
+        table += seq.blocks
+        table += [0] * (width - len(seq.blocks))
+    return table
 
 
 def _padding(counts: list[int], device) -> tuple[torch.Tensor, torch.Tensor]:

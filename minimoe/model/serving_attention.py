@@ -164,4 +164,4 @@ class Pages:
         """Rows of each request, `[B, M * block_size, C + R]`, valid until the next gather."""
         fits = len(block_table) * self.blocks.shape[1] <= self.workspace.numel()
         out = self.workspace if fits else None
-        return gather_rows(self.blocks, block_table, requests, out).view(requests, -1, self.width)
+        return gather_rows(self.blocks, block_table, out).view(requests, -1, self.width)

@@ -41,7 +41,7 @@ PREFILL = {
     320: (Tile(64, 128, 64, 4, 4), Tile(128, 256, 64, 8, 3)),
     1 << 30: (Tile(128, 128, 64, 8, 3), Tile(128, 256, 64, 8, 3)),
 }
-GROUP = 4  # row tiles of one expert that are worked on side by side
+GROUP = 8  # row tiles of one expert that are worked on side by side
 
 
 @triton.jit
@@ -181,14 +181,15 @@ def _combine(y, ids, weights, out, D, K: tl.constexpr, BLOCK: tl.constexpr, EARL
     """A token's K expert outputs, weighted and summed in one fixed order."""
     chain(EARLY)
     t = tl.program_id(0).to(tl.int64)
-    d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for k in tl.static_range(K):
-        here = tl.load(ids + t * K + k) >= 0
-        part = tl.load(y + (t * K + k) * D + d, mask=here & (d < D), other=0.0)
-        weight = tl.load(weights + t * K + k).to(tl.float32)
-        total += tl.where(here, part.to(tl.float32) * weight, 0.0)
-    tl.store(out + t * D + d, total.to(out.dtype.element_ty), mask=d < D)
+    for d0 in range(tl.program_id(1) * BLOCK, D, tl.num_programs(1) * BLOCK):
+        d = d0 + tl.arange(0, BLOCK)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for k in tl.static_range(K):
+            here = tl.load(ids + t * K + k) >= 0
+            part = tl.load(y + (t * K + k) * D + d, mask=here & (d < D), other=0.0)
+            weight = tl.load(weights + t * K + k).to(tl.float32)
+            total += tl.where(here, part.to(tl.float32) * weight, 0.0)
+        tl.store(out + t * D + d, total.to(out.dtype.element_ty), mask=d < D)
 
 
 def unsupported(x: torch.Tensor, gate_up: torch.Tensor) -> str | None:
@@ -240,8 +241,10 @@ def experts_triton(
     matmul(hidden, down.view(E * D, two_f // 2), y, rows, starts, K, False, down_tile, early)
     out = torch.empty_like(x)
     block = min(1024, triton.next_power_of_2(D))
-    _combine[(T, triton.cdiv(D, block))](
-        y, ids, weights, out, D, K, block, early, num_warps=4, launch_pdl=early
+    # Few tokens: a program per piece of a row. Many: fewer, longer programs.
+    pieces, warps = (triton.cdiv(D, block), 4) if matmul is _decode else (1, 2)
+    _combine[(T, pieces)](
+        y, ids, weights, out, D, K, block, early, num_warps=warps, launch_pdl=early
     )
     return out
 

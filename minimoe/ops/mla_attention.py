@@ -25,14 +25,14 @@ def mla_naive(q, rows, positions, scale, latent):
     return out
 
 
-def gather_rows(pages: torch.Tensor, block_table: torch.Tensor, requests: int, out=None):
-    """Rows of each request side by side: `pages [blocks, block_size * W]` and the flat
-    `block_table [B * M]` to `[B, M * block_size * W]`. With a workspace `out`, which must be large
-    enough, nothing is allocated."""
+def gather_rows(pages: torch.Tensor, block_table: torch.Tensor, out=None) -> torch.Tensor:
+    """Pages side by side: `pages [blocks, block_size * W]` and the flat `block_table [B * M]` to
+    `[B * M, block_size * W]`. With a flat workspace `out`, which must be large enough, nothing is
+    allocated."""
     if out is None:
-        return pages.index_select(0, block_table).view(requests, -1)
+        return pages.index_select(0, block_table)
     rows = out[: len(block_table) * pages.shape[1]].view(len(block_table), -1)
-    return torch.index_select(pages, 0, block_table, out=rows).view(requests, -1)
+    return torch.index_select(pages, 0, block_table, out=rows)
 
 
 def absorbed_attention(q, rows, mask, latent: int):
@@ -47,7 +47,7 @@ def decode_gathered(q, pages, block_table, lengths, longest: int, latent: int):
     """One new token a request: scaled queries `q [B, H, C + R]` over `pages [blocks, block_size,
     C + R]` by `block_table [B, M]` and `lengths [B]`, of which `longest` is the largest. Gives
     `[B, H, C]`. The PyTorch path: gather the rows, then absorbed attention."""
-    rows = gather_rows(pages.flatten(1), block_table.flatten(), len(q))
+    rows = gather_rows(pages.flatten(1), block_table.flatten())
     rows = rows.view(len(q), -1, pages.shape[2])[:, :longest]
     future = torch.arange(rows.shape[1], device=q.device) >= lengths[:, None]
     mask = torch.zeros(future.shape, dtype=q.dtype, device=q.device)

@@ -27,28 +27,26 @@ class Tile:
     per_processor: int  # programs that run side by side on one multiprocessor
 
 
-# Chosen by a sweep on an H200 at C = 512, R = 64; on the left the heads, first that fits. More
-# heads make a part's result larger, so parts are longer.
-TILES = {
-    16: Tile(16, 32, 1024, 4, 3, 2),
-    32: Tile(32, 32, 1024, 4, 3, 1),
-    64: Tile(64, 64, 2048, 8, 2, 1),
-}
+# Chosen by a sweep on an H200 at C = 512, R = 64. More heads are taken 16 at a time, except on
+# Hopper, where one program can hold 64 of them (the kernel in `mla_attention_hopper.py`).
+TILE = Tile(16, 32, 1024, 4, 3, 2)
+FLOAT32 = Tile(16, 32, 1024, 4, 1, 2)
+WIDE = Tile(64, 64, 1024, 8, 2, 1)
 
 
 @triton.jit
-def _part_of(lengths, item, B, PART: tl.constexpr, B2: tl.constexpr):
-    """Item of the flat work list to (request, part within it)."""
+def _part_lists(lengths, B, PART: tl.constexpr, B2: tl.constexpr):
+    """Length of each request, size of its parts, and their number, `[B2]`. The size depends on the
+    request's own length alone."""
     b = tl.arange(0, B2)
-    parts = tl.cdiv(tl.load(lengths + b, mask=b < B, other=0).to(tl.int32), PART)
-    ends = tl.cumsum(parts, 0)
-    request = tl.sum((ends <= item).to(tl.int32))
-    return request, item - tl.sum(tl.where(b < request, parts, 0))
+    length = tl.load(lengths + b, mask=b < B, other=0).to(tl.int32)
+    size = tl.where(length > 16 * PART, 2 * PART, PART)
+    return length, size, tl.cdiv(length, size)
 
 
 @triton.jit
 def _attend_parts(
-    q, pages, table, lengths, partial, lse, scale, B, H, M, q_stride,
+    q, pages, table, lengths, counter, partial, lse, scale, B, H, M, q_stride,
     C: tl.constexpr, R: tl.constexpr, PAGE: tl.constexpr, PART: tl.constexpr, B2: tl.constexpr,
     BH: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -57,19 +55,25 @@ def _attend_parts(
     r = tl.arange(0, R)
     h = tl.program_id(1) * BH + tl.arange(0, BH)
     b = tl.arange(0, B2)
-    total = tl.sum(tl.cdiv(tl.load(lengths + b, mask=b < B, other=0).to(tl.int32), PART))
-    for item in range(tl.program_id(0), total, tl.num_programs(0)):
-        request, part = _part_of(lengths, item, B, PART, B2)
+    length, size, parts = _part_lists(lengths, B, PART, B2)
+    item = tl.program_id(0)
+    while item < tl.sum(parts):
+        # Whoever is done first takes the next part: parts differ in length. Asked for early.
+        upcoming = tl.atomic_add(counter + tl.program_id(1), 1) + tl.num_programs(0)
+        request = tl.sum((tl.cumsum(parts, 0) <= item).to(tl.int32))
+        part = item - tl.sum(tl.where(b < request, parts, 0))
+        span = tl.sum(tl.where(b == request, size, 0))
+        begin = part * span
+        end = tl.minimum(tl.sum(tl.where(b == request, length, 0)), begin + span)
         q_rows = q + request.to(tl.int64) * q_stride + h[:, None] * W
         qc = tl.load(q_rows + c[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, C]
         qr = tl.load(q_rows + C + r[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, R]
-        end = tl.minimum(tl.load(lengths + request).to(tl.int32), (part + 1) * PART)
         top = tl.full((BH,), float("-inf"), tl.float32)
         mass = tl.zeros((BH,), tl.float32)
         acc = tl.zeros((BH, C), tl.float32)
-        s = part * PART + tl.arange(0, BN)
+        s = begin + tl.arange(0, BN)
         page = tl.load(table + request * M + s // PAGE, mask=s < end, other=0)
-        for s0 in range(part * PART, end, BN):
+        for s0 in range(begin, end, BN):
             s = s0 + tl.arange(0, BN)
             row = pages + (page.to(tl.int64) * PAGE + s % PAGE)[:, None] * W
             kc = tl.load(row + c[None, :], mask=(s < end)[:, None], other=0.0)  # [BN, C]
@@ -91,6 +95,7 @@ def _attend_parts(
         to = partial + place[:, None] * C + c[None, :]
         tl.store(to, acc / mass[:, None], mask=(h < H)[:, None])
         tl.store(lse + place, top + tl.log2(mass), mask=h < H)
+        item = upcoming
 
 
 @triton.jit
@@ -102,7 +107,7 @@ def _join_parts(
     h = tl.program_id(1)
     b = tl.arange(0, B2)
     c = tl.arange(0, C)
-    parts = tl.cdiv(tl.load(lengths + b, mask=b < B, other=0).to(tl.int32), PART)
+    _, _, parts = _part_lists(lengths, B, PART, B2)
     first = tl.sum(tl.where(b < request, parts, 0))
     count = tl.sum(tl.where(b == request, parts, 0))
     top = float("-inf")
@@ -149,7 +154,7 @@ def mla_decode_triton(
     """
     B, H, W = q.shape
     page = pages.shape[1]
-    tile = tile or _tile(H, q.element_size())
+    tile = tile or _tile(q, latent)
     if q.stride()[1:] != (W, 1):
         q = q.contiguous()
     block_table, lengths = block_table.contiguous(), lengths.contiguous()
@@ -159,12 +164,22 @@ def mla_decode_triton(
     out = q.new_empty(B, H, latent)
     B2 = triton.next_power_of_2(B)
     programs = min(items, _processors(q.device) * tile.per_processor)
-    _attend_parts[(programs, triton.cdiv(H, tile.heads))](
-        q, pages, block_table, lengths, partial, lse, scale * 1.4426950408889634,
+    groups = triton.cdiv(H, tile.heads)
+    counter = torch.zeros(groups, dtype=torch.int32, device=q.device)
+    arguments = (
+        q, pages, block_table, lengths, counter, partial, lse, scale * 1.4426950408889634,
         B, H, block_table.shape[1], q.stride(0), latent, W - latent, page, tile.part, B2,
-        tile.heads, tile.keys, "ieee" if q.element_size() == 4 else "tf32",
-        num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
+    if tile is WIDE:
+        from minimoe.ops.mla_attention_hopper import KEYS, WARPS, attend_wide
+
+        attend_wide[(programs,)](*arguments, WIDE.heads, KEYS, num_warps=WARPS)
+    else:
+        precision = "ieee" if q.element_size() == 4 else "tf32"
+        _attend_parts[(programs, groups)](
+            *arguments, tile.heads, tile.keys, precision,
+            num_warps=tile.warps, num_stages=tile.stages,
+        )  # fmt: skip
     _join_parts[(B, H)](partial, lse, lengths, out, B, H, latent, tile.part, B2, num_warps=4)
     return out
 
@@ -174,11 +189,12 @@ def decode_triton(q, pages, block_table, lengths, longest: int, latent: int) -> 
     return mla_decode_triton(q, pages, block_table, lengths, 1.0, latent)
 
 
-def _tile(heads: int, value_bytes: int) -> Tile:
-    tile = TILES[next((h for h in TILES if heads <= h), max(TILES))]
-    if value_bytes == 2:
-        return tile
-    return Tile(16, 32, tile.part, 4, 1, 2)
+def _tile(q: torch.Tensor, latent: int) -> Tile:
+    if q.element_size() == 4:
+        return FLOAT32
+    hopper = q.is_cuda and torch.cuda.get_device_capability(q.device)[0] == 9
+    wide = TILE.heads < q.shape[1] <= WIDE.heads and (latent, q.shape[2]) == (512, 576)
+    return WIDE if hopper and wide else TILE
 
 
 def _processors(device: torch.device) -> int:

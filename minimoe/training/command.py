@@ -121,7 +121,7 @@ def _copy_tokenizer(source: Path, out: Path) -> None:
 def _corpus_summary(corpus: dict) -> dict:
     """Where the tokens came from, without the list of files."""
     meta = corpus["meta"]
-    return {name: meta[name] for name in ("size", "seed", "python", "tokens")}
+    return {name: value for name, value in meta.items() if name != "code_files"}
 
 
 def _command(args) -> str:

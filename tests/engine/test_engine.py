@@ -207,10 +207,10 @@ def test_nan_logits_abort_that_request_only(make_engine, serving_model):
 
 
 def test_interrupt_waits_for_the_end_of_a_step():
-    from minimoe.engine.interrupts import interrupt_after
+    from minimoe.engine.interrupts import Interrupts
 
     reached = []
-    with pytest.raises(KeyboardInterrupt), interrupt_after():
+    with pytest.raises(KeyboardInterrupt), Interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.01)
         reached.append("end of the step")
@@ -242,12 +242,12 @@ def test_ctrl_c_in_the_middle_of_generate():
 
 
 def test_steps_work_outside_the_main_thread(make_engine):
-    from minimoe.engine.interrupts import interrupt_after
+    from minimoe.engine.interrupts import Interrupts
 
     results = []
 
     def work():
-        with interrupt_after():
+        with Interrupts():
             results.append(run(make_engine(), [[5, 6]], SamplingParams(max_tokens=2, **GREEDY)))
 
     thread = threading.Thread(target=work)

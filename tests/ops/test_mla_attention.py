@@ -55,7 +55,7 @@ def test_gather_rows_follows_the_block_table(workspace):
     pages = randn(6, 4, 3)
     table = torch.tensor([[5, 0, 2], [1, 1, 3]])
     out = torch.empty(1000, dtype=torch.float64) if workspace else None
-    rows = gather_rows(pages.flatten(1), table.flatten(), 2, out).view(2, 12, 3)
+    rows = gather_rows(pages.flatten(1), table.flatten(), out).view(2, 12, 3)
     for b in range(2):
         for s in range(10):
             assert torch.equal(rows[b, s], pages[table[b, s // 4], s % 4])
