@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import comb
 
-import zfec
-
 from minimoe.errors import MinimoeError
 
 Buffer = bytes | bytearray | memoryview
@@ -55,6 +53,8 @@ class StripeCode:
         plain = [view[i * size : (i + 1) * size] for i in range(self.data)]
         if not self.parity:
             return plain
+        import zfec  # here, so that an engine without a store does not need it
+
         coder = zfec.Encoder(self.data, self.shards)
         return plain + coder.encode(plain, tuple(range(self.data, self.shards)))
 
@@ -68,6 +68,8 @@ class StripeCode:
         have = {i: shards[i] for i in sorted(shards)[: self.data]}
         if max(have) < self.data:
             return have
+        import zfec
+
         plain = zfec.Decoder(self.data, self.shards).decode(*_in_place(have, self.data))
         return dict(enumerate(plain))
 
