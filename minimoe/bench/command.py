@@ -14,7 +14,9 @@ BENCHES = {
 
 def add_arguments(parser) -> None:
     """A bench's own arguments are read once its name is known."""
-    parser.add_argument("what", choices=BENCHES, help="; ".join(f"{n}: {t}" for n, (_, t) in BENCHES.items()))
+    parser.add_argument(
+        "what", choices=BENCHES, help="; ".join(f"{n}: {t}" for n, (_, t) in BENCHES.items())
+    )
     parser.add_argument("rest", nargs=argparse.REMAINDER, help="see bench WHAT --help")
 
 

@@ -51,9 +51,7 @@ def run_cases(args, cases: list[dict], tokens: list[int]) -> tuple[list[dict], d
     job["graphs"] = getattr(args, "graphs", True)
     result = compare({**job, "cases": cases}, args.rounds, args.against)
     seconds = result["seconds"]
-    rows = [
-        {"tok_s": count / ours} for count, ours in zip(tokens, seconds["minimoe"], strict=True)
-    ]
+    rows = [{"tok_s": count / ours} for count, ours in zip(tokens, seconds["minimoe"], strict=True)]
     if args.against:
         for row, count, theirs, name in zip(
             rows, tokens, seconds[args.against], result["variant"], strict=True

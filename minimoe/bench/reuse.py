@@ -91,8 +91,7 @@ def with_prefix(llm, way: str, prompt: list[int], salt: str, busy: int) -> tuple
     try:
         return first_token(llm, prompt, salt, busy)
     finally:
-        for folder in hidden:
-            os.replace(f"{folder}.hidden", folder)
+        show_nodes(hidden)
 
 
 def first_token(llm, prompt: list[int], salt: str, busy: int = 0) -> tuple[float, int]:
@@ -131,6 +130,16 @@ def hide_nodes(store, count: int) -> list[Path]:
     for folder in folders:
         os.replace(folder, f"{folder}.hidden")
     return folders
+
+
+def show_nodes(hidden: list[Path]) -> None:
+    """Undo `hide_nodes`, also where the store made a folder anew meanwhile."""
+    for folder in hidden:
+        folder.mkdir(exist_ok=True)
+        away = Path(f"{folder}.hidden")
+        for path in away.iterdir():
+            os.replace(path, folder / path.name)
+        away.rmdir()
 
 
 def crossover(rows: list[dict]) -> float | None:

@@ -102,7 +102,7 @@ def token_path(routes: Routes, words: list[str], position: int) -> None:
     style.source_label(axes, "measured here")
     plt.show()
     rows = [" ".join(map(str, sorted(row))) for row in routes.ids[:, position].tolist()]
-    print(f"token {position} {words[position]!r}, layer by layer: {' | '.join(rows)}")
+    print(f"token {position}, {words[position]!r}, its experts layer by layer:\n{' | '.join(rows)}")
 
 
 def use_by_domain(use: dict[str, torch.Tensor], layer: int) -> None:
@@ -123,7 +123,7 @@ def use_by_domain(use: dict[str, torch.Tensor], layer: int) -> None:
     style.source_label(axes, "measured here")
     plt.show()
     busiest = ", ".join(f"{name} {float(row.max()):.1f}" for name, row in rows.items())
-    print(f"layer {layer}, busiest expert, times an even share: {busiest}")
+    print(f"busiest expert of layer {layer}, times an even share:\n{busiest}")
 
 
 def relative_load(counts: torch.Tensor) -> torch.Tensor:

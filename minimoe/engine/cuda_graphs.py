@@ -72,7 +72,12 @@ class DecodeGraphs:
     """Graphs of decode steps, captured the first time a size is needed."""
 
     def __init__(
-        self, model: ServingModel, pages: list[Pages], block_size: int, max_model_len: int, most: int
+        self,
+        model: ServingModel,
+        pages: list[Pages],
+        block_size: int,
+        max_model_len: int,
+        most: int,
     ):
         self.model, self.pages, self.block_size = model, pages, block_size
         self.table_width = -(-max_model_len // block_size)

@@ -115,6 +115,26 @@ def pick_node(request: Request, index: int, nodes: int, route: str, affine_block
     return request.blocks[min(affine_block, len(request.blocks) - 1)] % nodes
 
 
+def reuse_gaps(requests: Sequence[Request], since: float = 0.0) -> list[float]:
+    """Seconds since the last use of each block that a cache without limits would hit, from the
+    requests of second `since` on.
+
+    A chain's head was always used as recently as its tail, so with a time to live T exactly the
+    hits with a gap of at most T remain.
+    """
+    last: dict[int, float] = {}
+    gaps, now = [], 0.0
+    for request in requests:
+        now = max(now, request.timestamp / 1000)
+        for block in request.blocks:
+            if block not in last:
+                break
+            if now >= since:
+                gaps.append(now - last[block])
+        last.update(dict.fromkeys(request.blocks, now))
+    return gaps
+
+
 def replay_naive(requests: Sequence[Request], capacity_blocks: int, order: str = "lru") -> int:
     """The oracle: hits of LRU or FIFO on a plain list, slow and short."""
     cache: list = []

@@ -7,7 +7,8 @@ Subclass `Policy` to try an order of your own; `replay` takes the class.
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 
 from minimoe.errors import MinimoeError
 
@@ -166,6 +167,51 @@ class TTL(Policy):
         while self.heap and self.expiry.get(self.heap[0][2]) != self.heap[0][:2]:
             heapq.heappop(self.heap)
         return self.heap[0][0] if self.heap else float("inf")
+
+
+@dataclass(slots=True)
+class Use:
+    """What is known of a resident block when a victim is chosen. Larger `last` is more recent."""
+
+    first: int  # number of the touch that brought it in
+    last: int  # number of the latest touch
+    count: int = 1  # touches since it came in
+
+
+class Choice(Policy):
+    """A policy given by one function: `choose(blocks)` names the block to drop.
+
+    `blocks` maps each resident block to its `Use`. Simple to write and slow to run: it looks at all
+    blocks for each victim. Raises MinimoeError when the choice is no resident block.
+    """
+
+    name = "choice"
+
+    def __init__(self, choose: Callable[[dict], Hashable]):
+        self.choose, self.blocks, self.touches = choose, {}, 0
+
+    def __contains__(self, block) -> bool:
+        return block in self.blocks
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def touch(self, block, now=0.0, kind="chat") -> None:
+        self.touches += 1
+        use = self.blocks.get(block)
+        if use is None:
+            self.blocks[block] = Use(self.touches, self.touches)
+        else:
+            use.last, use.count = self.touches, use.count + 1
+
+    def evict(self):
+        victim = self.choose(self.blocks)
+        if victim not in self.blocks:
+            raise MinimoeError(
+                f"the choice {victim!r} is no resident block: return one of the keys"
+            )
+        del self.blocks[victim]
+        return victim
 
 
 POLICIES = {policy.name: policy for policy in (LRU, FIFO, LFU, TTL)}

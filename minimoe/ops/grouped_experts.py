@@ -11,7 +11,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-GATHER_ROWS = 12  # measured: up to here copying weights beats sorting and padding rows
+GATHER_ROWS = 48  # measured: up to here copying weights beats sorting and padding rows
+COPIED_ROWS = 16  # measured: copying a small expert costs as much as computing this many rows
 LARGE_EXPERT = 1 << 20  # bytes: from here on an expert's weights, not the calls, take the time
 
 
@@ -63,42 +64,57 @@ def experts_per_expert(x, ids, weights, gate_up, down):
 
 
 def experts_padded(x, ids, weights, gate_up, down):
-    """Batched matrix products over the experts, each padded to the busiest one's rows."""
+    """Batched matrix products: every expert's rows on lines of equal length, padded."""
     T, K = ids.shape
+    if T == 0:
+        return torch.zeros_like(x)
     experts, source, place = _padded_layout(ids, gate_up.shape[0])
-    if experts is not None:  # few were hit: copying their weights is cheaper than reading all
-        gate_up, down = gate_up[experts], down[experts]
-    rows = x.index_select(0, source).unflatten(
-        0, (gate_up.shape[0], len(source) // gate_up.shape[0])
-    )  # [A, M, D]
-    h = silu_mul(torch.bmm(rows, gate_up.transpose(1, 2)))  # [A, M, F]
-    out = torch.bmm(h, down.transpose(1, 2)).flatten(0, 1)  # [A*M, D]
+    gate_up, down = gate_up.transpose(1, 2), down.transpose(1, 2)  # [E, D, 2F], [E, F, D]
+    if experts is not None:
+        gate_up, down = gate_up.index_select(0, experts), down.index_select(0, experts)
+    lines = gate_up.shape[0]
+    rows = x.index_select(0, source).unflatten(0, (lines, len(source) // lines))  # [lines, M, D]
+    out = torch.bmm(silu_mul(torch.bmm(rows, gate_up)), down).flatten(0, 1)  # [lines * M, D]
     by_token = out.index_select(0, place).unflatten(0, (T, K))
     return torch.bmm(weights[:, None].to(x.dtype), by_token)[:, 0]
 
 
 def _padded_layout(ids: torch.Tensor, experts: int):
-    """Where each row goes when every expert has M places, M the rows of the busiest.
+    """Where each of the T * K rows goes in a batch of lines with M places each.
 
-    Gives the experts hit `[A]`, or None for all of them; `source [A*M]`, the token of each place
-    (0 for padding: its result is not read); `place [T*K]`, the place of each row. In NumPy: for
+    Gives the expert of each line, or None for one line per expert in order; `source [lines * M]`,
+    the token of each place (0 for padding: its result is not read); `place [T * K]`. In NumPy: for
     short index arrays its calls cost a third of torch's.
     """
     flat = ids.cpu().numpy().ravel()
     order = flat.argsort(kind="stable")
     counts = np.bincount(flat, minlength=experts)
-    hit = counts.nonzero()[0]
-    starts = counts.cumsum() - counts
-    few = 0 < len(hit) <= experts // 2
-    column = np.arange(len(flat)) - starts[flat[order]]  # 0, 1, ... within each expert
-    line = np.searchsorted(hit, flat[order]) if few else flat[order]
-    M = counts.max()
+    M, lines = _line_length(counts)
+    nth = np.arange(len(flat)) - (counts.cumsum() - counts)[flat[order]]  # 0, 1, ... in its expert
+    first_line = lines.cumsum() - lines
     place = np.empty_like(order)
-    place[order] = line * M + column
-    source = np.zeros((len(hit) if few else experts) * M, dtype=np.int64)
+    place[order] = (first_line[flat[order]] + nth // M) * M + nth % M
+    source = np.zeros(lines.sum() * M, dtype=np.int64)
     source[place] = np.arange(len(flat)) // ids.shape[1]
-    chosen = torch.from_numpy(hit).to(ids.device) if few else None
+    chosen = None
+    if (lines != 1).any():
+        chosen = torch.from_numpy(np.arange(experts).repeat(lines)).to(ids.device)
     return chosen, *(torch.from_numpy(a).to(ids.device) for a in (source, place))
+
+
+def _line_length(counts: np.ndarray) -> tuple[int, np.ndarray]:
+    """Places per line M, and lines per expert, that cost least.
+
+    One line per expert needs no copy of any weight, but all lines are as long as the busiest
+    expert's. Shorter lines, several for a busy expert and none for an idle one, waste fewer places;
+    then each line's weights are copied, which costs as much as COPIED_ROWS places.
+    """
+    most = max(1, int(counts.max()))
+    best = (len(counts) * most, most, np.ones_like(counts))
+    for M in {most, -(-most // 2), -(-most // 4)}:
+        lines = -(-counts // M)
+        best = min(best, (lines.sum() * (M + COPIED_ROWS), M, lines), key=lambda option: option[0])
+    return best[1:]
 
 
 def experts_grouped_mm(x, ids, weights, gate_up, down):

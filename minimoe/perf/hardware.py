@@ -185,7 +185,7 @@ class _Clock:
 
 def _sweep_step(device: str, size: int, budget: float, bar: "Bar") -> Sweep:
     bar.step(f"memory, {size / 2**20:g} MiB")
-    source = torch.rand(size // 4, device=device)
+    source = torch.full((size // 4,), 0.5, device=device)  # a gigabyte of random numbers is slow
     target = torch.empty_like(source)
     # The faster of two readers: neither is best at every size and on every machine.
     readers = [lambda: torch.dot(source, source), lambda: source.sum()]

@@ -48,7 +48,7 @@ def test_token_path(drawn, capsys):
     figures.token_path(routes, ["a"], 0)
     offsets = drawn[0].axes[0].collections[0].get_offsets().tolist()
     assert offsets == [[0, 1], [1, 1], [2, 2], [3, 2]]
-    assert capsys.readouterr().out == "token 0 'a', layer by layer: 0 1 | 2 3\n"
+    assert capsys.readouterr().out == "token 0, 'a', its experts layer by layer:\n0 1 | 2 3\n"
 
 
 def test_relative_load_and_differences():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from minimoe.errors import MinimoeError
 from minimoe.kvstore import replay as replay_module
-from minimoe.kvstore.replay import replay, replay_naive
-from minimoe.kvstore.retention import FIFO, LFU, LRU, TTL, make_policy
+from minimoe.kvstore.replay import replay, replay_naive, reuse_gaps
+from minimoe.kvstore.retention import FIFO, LFU, LRU, TTL, Choice, make_policy
 from minimoe.kvstore.trace import Request, read_trace
 
 REPO = Path(__file__).resolve().parents[2]
@@ -41,6 +41,12 @@ def mooncake():
 
 def trace(*prompts, step=1000, kind="chat"):
     return [Request(i * step, 0, 0, list(p), kind) for i, p in enumerate(prompts)]
+
+
+def chained(rows):
+    """Ids as in real traces: an equal id means an equal prefix."""
+    ids = {}
+    return [[ids.setdefault(tuple(r[: i + 1]), len(ids)) for i in range(len(r))] for r in rows]
 
 
 @needs_mooncake
@@ -121,6 +127,32 @@ def test_time_to_live_by_class():
     ttl = {"agent": 50, "chat": 500}
     assert replay(requests, lambda: TTL(ttl)).hit_blocks == [0, 0, 0, 1]
     assert replay(requests, lambda: TTL(100)).hit_blocks == [0, 0, 1, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts, st.floats(0.5, 12.0))
+def test_gaps_tell_the_hits_of_every_time_to_live(rows, seconds):
+    requests = trace(*chained(rows))
+    gaps = reuse_gaps(requests)
+    assert len(gaps) == replay(requests, LRU).hits
+    assert sum(gap <= seconds for gap in gaps) == replay(requests, lambda: TTL(seconds)).hits
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts, st.integers(1, 8))
+def test_a_policy_given_by_a_function(rows, capacity):
+    def least_recent(blocks):
+        return min(blocks, key=lambda block: blocks[block].last)
+
+    requests = trace(*rows)
+    assert replay(requests, lambda: Choice(least_recent), capacity).hits == (
+        replay(requests, LRU, capacity).hits
+    )
+
+
+def test_a_choice_must_be_resident():
+    with pytest.raises(MinimoeError, match="None is no resident block"):
+        replay(trace([1, 2]), lambda: Choice(lambda blocks: None), 1)
 
 
 def test_a_shared_block_lives_as_long_as_its_longest_class():
