@@ -1,4 +1,4 @@
-"""Two sides on the same weights, prompts, dtype and threads: fresh processes, interleaved, medians."""
+"""Two sides on the same weights, prompts, dtype, threads: fresh processes, in turn, medians."""
 
 import json
 import platform

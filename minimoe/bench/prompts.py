@@ -13,7 +13,7 @@ PROMPTS = SHIPPED / "prompts.json"
 
 @cache
 def domain_prompts() -> dict[str, list[str]]:
-    """{"code": [...], "story": [...], "chat": [...], "json": [...]}; made by training/prompts.py."""
+    """{"code": [...], "story": [...], "chat": [...], "json": [...]}, by training/prompts.py."""
     return json.loads(PROMPTS.read_text(encoding="utf-8"))
 
 

@@ -1,6 +1,6 @@
 """`BlockPool`: who owns which page of the KV cache (PagedAttention, arXiv 2309.06180).
 
-A block is `block_size` positions of every layer. Each block has a count of the requests that use it.
+A block is `block_size` positions of every layer. Each has a count of the requests that use it.
 Blocks with count 0 wait in least-recently-freed order to be handed out again; what they hold stays
 readable until then, which is what prefix reuse builds on.
 """

@@ -38,13 +38,13 @@ def main(args) -> dict:
     if args.chat:
         prompt = llm.tokenizer.chat_ids([{"role": "user", "content": prompt}])
     start = time.perf_counter()
-    final = None
-    for piece, final in llm.stream_outputs(prompt, params):
+    output = None
+    for piece, output in llm.stream_outputs(prompt, params):  # noqa: B007 (the last one is used)
         if not args.json:
             print(piece, end="", flush=True)
     if not args.json:
         print()
-    return _record(args, final, time.perf_counter() - start)
+    return _record(args, output, time.perf_counter() - start)
 
 
 def _record(args, final, seconds: float) -> dict:

@@ -136,7 +136,7 @@ class LLM:
     def stream(
         self, prompt: str | list[int], params: SamplingParams | None = None
     ) -> Iterator[str]:
-        """Yield the text of one completion as it is made. Dropping the iterator ends the request."""
+        """Yield the text of one completion as it is made. Dropping the iterator ends it."""
         return (piece for piece, _ in self.stream_outputs(prompt, params) if piece)
 
     def stream_outputs(

@@ -28,7 +28,7 @@ def sample(logits, params: list[SamplingParams], seeds: list[int], positions: li
 
 
 def probabilities(logits: torch.Tensor, params: list[SamplingParams]) -> torch.Tensor:
-    """What each row of `logits [B, V]` is drawn from: `[B, V]` in float32 or wider, summing to 1."""
+    """What each row of `logits [B, V]` is drawn from: `[B, V]`, float32 or wider, sums of 1."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     temperatures = wide.new_tensor([p.temperature for p in params])[:, None]
     # Subtracting the maximum first keeps tiny temperatures from overflowing.

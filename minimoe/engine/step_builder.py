@@ -10,8 +10,7 @@ from minimoe.model.step import FEW_TOKENS, LongRequest, ShortGroup, Step
 def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype):
     """The step, and the requests in the order of its logits rows.
 
-    Logits are wanted of the last token of each request that will then be fully computed; with drafts
-    to verify, a later part of the project asks for more rows.
+    Logits are wanted of the last token of each request that will then be fully computed.
     """
     scheduled = sorted(scheduled, key=lambda pair: pair[1] > FEW_TOKENS)  # stable: few tokens first
     ids, positions, slots, rows, finishing = [], [], [], [], []

@@ -17,6 +17,15 @@ from minimoe.errors import MinimoeError
 Buffer = bytes | bytearray | memoryview
 
 
+def library():
+    """`zfec`, imported late: an engine without a store does not need it."""
+    try:
+        import zfec
+    except ImportError:
+        raise MinimoeError("a KV store needs the library zfec: run `pip install zfec`") from None
+    return zfec
+
+
 class ShardsLost(MinimoeError):
     """Fewer whole shards than it takes to rebuild a segment."""
 
@@ -53,9 +62,7 @@ class StripeCode:
         plain = [view[i * size : (i + 1) * size] for i in range(self.data)]
         if not self.parity:
             return plain
-        import zfec  # here, so that an engine without a store does not need it
-
-        coder = zfec.Encoder(self.data, self.shards)
+        coder = library().Encoder(self.data, self.shards)
         return plain + coder.encode(plain, tuple(range(self.data, self.shards)))
 
     def decode(self, shards: Mapping[int, Buffer]) -> dict[int, Buffer]:
@@ -68,9 +75,7 @@ class StripeCode:
         have = {i: shards[i] for i in sorted(shards)[: self.data]}
         if max(have) < self.data:
             return have
-        import zfec
-
-        plain = zfec.Decoder(self.data, self.shards).decode(*_in_place(have, self.data))
+        plain = library().Decoder(self.data, self.shards).decode(*_in_place(have, self.data))
         return dict(enumerate(plain))
 
 

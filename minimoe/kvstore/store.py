@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minimoe.kvstore.erasure import Buffer, StripeCode, checksum
+from minimoe.kvstore.erasure import Buffer, StripeCode, checksum, library
 from minimoe.kvstore.journal import Journal
 from minimoe.kvstore.metadata import TABLES, Metadata, Segment, StoreError
 from minimoe.kvstore.retention import RETENTION
@@ -70,6 +70,7 @@ class BlockStore:
         self.folder, self.block_bytes, self.quota_bytes = Path(folder), block_bytes, quota_bytes
         self.retention, self.code, self.clock = dict(retention), code, clock
         self.segment_blocks = max(1, min(segment_bytes, quota_bytes // 8) // block_bytes)
+        library()  # say so now if it is not installed
         _make_folder(self.folder)
         self.meta = Metadata(self.folder)
         self._claim(Shape(fingerprint, block_bytes, code.data, code.parity))

@@ -1,6 +1,6 @@
 """Grouped experts: T tokens, each through its own K of E small MLPs, summed with weights.
 
-Every path takes the same arguments: `x [T, D]`, `ids [T, K]` (the chosen experts), `weights [T, K]`,
+Every path takes the same arguments: `x [T, D]`, `ids [T, K]` (chosen experts), `weights [T, K]`,
 `gate_up [E, 2F, D]` (gate rows first), `down [E, D, F]`; and returns `[T, D]`. An expert is
 `down @ (silu(gate @ x) * (up @ x))` (GLU variants, arXiv 2002.05202).
 """

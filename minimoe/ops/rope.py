@@ -68,7 +68,7 @@ def rotate(x: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
 
 
 def rotate_heads_(heads: torch.Tensor, turns: torch.Tensor) -> None:
-    """Turn whole rows `[T, heads, W]` in place by `turns [T, 1, W/2]`, which are 1 where a row is not
+    """Turn whole rows `[T, heads, W]` in place by `turns [T, 1, W/2]`, 1 where a row is not
     rotary: one product on the hot path for float32 and float64, without any slicing."""
     if turns.dtype == torch.complex128 or heads.dtype == torch.float32:
         torch.view_as_complex(heads.view(*heads.shape[:2], -1, 2)).mul_(turns)

@@ -137,7 +137,9 @@ def test_stop_string_that_spans_tokens(make_engine, tokenizer):
 
 def test_context_limit_ends_a_request(make_engine):
     prompts = prompts_of([255, 250])
-    for output, new in zip(run(make_engine(), prompts, SamplingParams(None, **GREEDY)), [1, 6], strict=True):
+    for output, new in zip(
+        run(make_engine(), prompts, SamplingParams(None, **GREEDY)), [1, 6], strict=True
+    ):
         assert len(output.outputs[0].token_ids) == new
         assert output.outputs[0].finish_reason == "length"
 
@@ -237,7 +239,9 @@ assert llm.generate("def f():", SamplingParams(max_tokens=4, temperature=0))[0].
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_in_the_middle_of_generate():
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from models import random_model, small_config
 
-from minimoe.engine.sequence import Sequence
 from minimoe.engine.params import SamplingParams
+from minimoe.engine.sequence import Sequence
 from minimoe.engine.step_builder import build_step
 from minimoe.model.serving import ServingModel
 from minimoe.ops.grouped_experts import experts_naive

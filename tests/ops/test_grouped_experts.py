@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from minimoe.ops.grouped_experts import (
-    experts_naive,
     experts_gather,
+    experts_naive,
     experts_padded,
     experts_per_expert,
     experts_serve,

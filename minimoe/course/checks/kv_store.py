@@ -1,0 +1,213 @@
+"""Checks of 08_kv_store: an eviction policy in the real replay, a lost shard, two prices."""
+
+import random
+
+from minimoe.course.check import Check, Wrong, register
+from minimoe.kvstore.replay import replay
+from minimoe.kvstore.retention import Choice
+from minimoe.kvstore.trace import Request
+
+
+def protect_reused(blocks: dict):
+    """Blocks used once go first, the least recent of them first; then the others likewise."""
+    return min(blocks, key=lambda block: (blocks[block].count > 1, blocks[block].last))
+
+
+def requests_of(prompts: list[list[int]]) -> list[Request]:
+    return [Request(i * 1000, 0, 0, blocks) for i, blocks in enumerate(prompts)]
+
+
+def _scanned(rng: random.Random) -> list[list[int]]:
+    """Popular prompts between a stream of prompts that nobody repeats."""
+    prompts, new = [], 1000
+    for _ in range(rng.randrange(8, 30)):
+        if rng.random() < 0.5:
+            first = 100 * rng.randrange(3)
+            prompts.append(list(range(first, first + rng.randrange(1, 5))))
+        else:
+            count = rng.randrange(1, 5)
+            prompts.append(list(range(new, new + count)))
+            new += count
+    return prompts
+
+
+@register
+class Victim(Check):
+    """The reader's function is put into the replay; its hits are compared request by request."""
+
+    name = "08-victim"
+    wrong = [
+        Wrong(lambda blocks: min(blocks, key=lambda b: blocks[b].last), "plain LRU"),
+        Wrong(lambda blocks: min(blocks, key=lambda b: blocks[b].count), "least recent"),
+        Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "hits differ"),
+        Wrong(lambda blocks: list(blocks.values())[0], "resident block"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """A capacity of one, ties in count, prompts larger than the cache, and scans."""
+        yield [[1], [1], [2], [1]], 1
+        yield [[1, 2], [1, 2], [3], [4], [1, 2]], 3
+        yield [[1], [1], [2], [2], [2], [3], [1], [2]], 2
+        yield [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5]], 3
+        for _ in range(25):
+            yield _scanned(rng), rng.randrange(2, 12)
+
+    def expected(self, prompts, capacity):
+        return self.call(protect_reused, prompts, capacity)
+
+    def call(self, answer, prompts, capacity):
+        return replay(requests_of(prompts), lambda: Choice(answer), capacity).hit_blocks
+
+    def describe(self, prompts, capacity):
+        return f"prompts of blocks {prompts}, room for {capacity}; hits of each prompt"
+
+    def hint(self, got, prompts, capacity):
+        def by(order):
+            return self.call(
+                lambda blocks: min(blocks, key=lambda b: order(blocks[b])), prompts, capacity
+            )
+
+        if got == by(lambda use: use.last):
+            return (
+                "that is plain LRU: a block used twice or more is protected while others are left"
+            )
+        if got == by(lambda use: use.count):
+            return "among equals the least recent goes first, and all counts from 2 on are equal"
+        return "the hits differ"
+
+
+def xor(shards: list[bytes]) -> bytes:
+    out = bytes(len(shards[0]))
+    for shard in shards:
+        out = bytes(a ^ b for a, b in zip(out, shard, strict=True))
+    return out
+
+
+@register
+class Rebuild(Check):
+    name = "08-rebuild"
+    wrong = [
+        Wrong(lambda shards, parity: parity, "the shards that are left"),
+        Wrong(
+            lambda shards, parity: xor([s for s in shards if s is not None] or [parity]), "parity"
+        ),
+        Wrong(lambda shards, parity: bytes(len(parity)), "values differ"),
+        Wrong(
+            lambda shards, parity: list(xor([s for s in shards if s is not None] + [parity])),
+            "bytes",
+        ),
+    ]
+
+    def cases(self, rng: random.Random):
+        """One to ten shards, any of them lost."""
+        yield [None, b"\x0f"], b"\xff"
+        yield [None], b"abc"
+        for _ in range(25):
+            size, count = rng.randrange(1, 6), rng.randrange(1, 11)
+            shards = [rng.randbytes(size) for _ in range(count)]
+            parity = xor(shards)
+            shards[rng.randrange(count)] = None
+            yield shards, parity
+
+    def expected(self, shards, parity):
+        return xor([shard for shard in shards if shard is not None] + [parity])
+
+    def describe(self, shards, parity):
+        return f"shards {shards}, parity {parity}"
+
+    def hint(self, got, shards, parity):
+        if not isinstance(got, bytes):
+            return "give bytes: bytes(a ^ b for a, b in zip(...))"
+        left = [shard for shard in shards if shard is not None]
+        if left and got == xor(left):
+            return "the parity takes part too"
+        if left and got == parity:
+            return "xor the parity with the shards that are left"
+        return "the values differ"
+
+
+def hourly(logical_tb, data, parity, dollars_per_tb, years, around):
+    return logical_tb * (data + parity) / data * dollars_per_tb / (years * 8766) * around
+
+
+@register
+class SsdPrice(Check):
+    name = "08-ssd-price"
+    wrong = [
+        Wrong(lambda t, d, p, c, y, a: t * c / (y * 8766) * a, "parity"),
+        Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / y * a, "hours"),
+        Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / (y * 8766), "around"),
+        Wrong(lambda t, d, p, c, y, a: t * (1 + p) * c / (y * 8766) * a, "too large"),
+    ]
+    tolerance = 1e-4
+
+    def cases(self, rng: random.Random):
+        """The post's numbers, three copies, and others."""
+        yield 14.4, 10, 2, 500.0, 5.0, 2.0
+        yield 14.4, 1, 2, 500.0, 5.0, 2.0
+        for _ in range(20):
+            size, price = rng.uniform(5, 100), rng.uniform(500, 5000)
+            yield size, rng.randrange(2, 20), rng.randrange(1, 5), price, rng.uniform(1, 7), 1.5
+
+    def expected(self, *args):
+        return hourly(*args)
+
+    def describe(self, logical_tb, data, parity, dollars_per_tb, years, around):
+        return (
+            f"{logical_tb:.4g} TB, {data}+{parity}, ${dollars_per_tb:.4g} a TB, {years:.3g} years, "
+            f"times {around:.3g}"
+        )
+
+    def hint(self, got, logical_tb, data, parity, dollars_per_tb, years, around):
+        want = hourly(logical_tb, data, parity, dollars_per_tb, years, around)
+        causes = {
+            "parity takes space too": data / (data + parity),
+            "years into hours: 8,766 in each": 8766,
+            "what is around the disks is missing": 1 / around,
+        }
+        for words, factor in causes.items():
+            if abs(got / want - factor) < 1e-3 * factor:
+                return words
+        return None
+
+
+def per_day(bytes_per_token, dollars_per_tb_day, recompute_per_million):
+    return bytes_per_token / 1e12 * dollars_per_tb_day / (recompute_per_million / 1e6)
+
+
+@register
+class BreakEven(Check):
+    name = "08-break-even"
+    wrong = [
+        Wrong(lambda b, s, r: 1 / per_day(b, s, r), "other way round"),
+        Wrong(lambda b, s, r: b / 1e12 * s / r, "million"),
+        Wrong(lambda b, s, r: b * s / (r / 1e6), "terabyte"),
+        Wrong(lambda b, s, r: b / 1e12 * s, "divide"),
+    ]
+    tolerance = 1e-7
+
+    def cases(self, rng: random.Random):
+        """V3's and V4.1's bytes a token, and others."""
+        yield 70_272, 0.5, 0.138
+        yield 890, 0.5, 0.138
+        for _ in range(20):
+            yield rng.randrange(10_000, 300_000), rng.uniform(0.1, 1.0), rng.uniform(0.05, 0.5)
+
+    def expected(self, *args):
+        return per_day(*args)
+
+    def describe(self, size, storage, compute):
+        return f"{size:,} bytes a token, ${storage:.3g} per TB and day, ${compute:.3g} per million"
+
+    def hint(self, got, size, storage, compute):
+        want = per_day(size, storage, compute)
+        causes = {
+            "the other way round: cost of keeping over cost of computing": 1 / want / want,
+            "the price of computing is for a million tokens": 1e-6,
+            "the price of storage is for a terabyte, 10^12 bytes": 1e12,
+            "divide what keeping costs by what computing once costs": compute / 1e6,
+        }
+        for words, factor in causes.items():
+            if abs(got / want / factor - 1) < 1e-3:
+                return words
+        return None

@@ -1,0 +1,163 @@
+"""The figures of 08_kv_store. Each is a plain function that draws one; sliders call it too."""
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from minimoe.course import style
+from minimoe.course.kv_traffic import loss_by_tail, lost
+from minimoe.kvstore.erasure import StripeCode, unreadable_share
+from minimoe.perf import economics as eco
+
+COPIES = {"one copy": (1, 0), "two copies": (1, 1), "three copies": (1, 2), "10+2": (10, 2)}
+
+
+def schemes_table(node_loss: float = 0.01) -> str:
+    """Space and the chance that a segment cannot be read, when each node is down by chance."""
+    lines = [f"{'':<13} {'space':>6} {'survives':>9} {'unreadable':>11}"]
+    for name, (data, parity) in COPIES.items():
+        code = StripeCode(data, parity)
+        chance = unreadable_share(code.shards, parity, node_loss)
+        lines.append(f"{name:<13} {code.space:>5.1f}x {parity:>9} {chance:>11.1e}")
+    return "\n".join(lines)
+
+
+def hits_by_minute(series: dict[str, tuple[list, list]], lost_at: float) -> None:
+    """Hit ratio over time by layout; a line where a node was lost."""
+    _, axes = style.new_figure(8.0, 3.8)
+    for name, (minutes, ratios) in series.items():
+        axes.plot(minutes, ratios, label=name)
+    axes.axvline(lost_at, color=style.BLACK, lw=1.5, marker="")
+    axes.annotate(" a node is lost", (lost_at, 0.02), fontsize=11)
+    axes.set(xlabel="minute", ylabel="hit ratio", ylim=(0, 1))
+    axes.legend(loc="lower left", ncols=2)
+    style.source_label(axes, "derived: replay of synthetic traffic")
+    plt.show()
+
+
+def retention_curves(
+    gaps: dict[str, list[float]], days=(0.25, 0.5, 1, 2, 3, 4, 5, 6, 7, 10)
+) -> None:
+    """Hits lost by retention, a line a class of traffic."""
+    _, axes = style.new_figure(7.5, 3.8)
+    for kind, values in gaps.items():
+        axes.plot(days, [100 * lost(values, day) for day in days], label=kind)
+    for day in (3, 7):
+        axes.axvline(day, color=style.GREY, lw=1, marker="", ls=":")
+    axes.set(xlabel="retention, days", ylabel="hits lost, % of all", ylim=(0, None))
+    axes.legend()
+    style.source_label(axes, "derived: replay of synthetic traffic")
+    plt.show()
+
+
+def tail_figure(tails=(0.2, 0.3, 0.4, 0.6, 0.9, 1.3), return_share: float = 0.35) -> list[float]:
+    """Hits lost by cutting 7 days to 3, by how heavy the tail of absences is."""
+    losses = [100 * loss for loss in loss_by_tail(tails, return_share)]
+    _, axes = style.new_figure(7.5, 3.6)
+    axes.axhspan(0.5, 1.0, color=style.SKY, alpha=0.4, label="the post's 0.5 to 1 % (reported)")
+    axes.plot(tails, losses, label="synthetic chats")
+    axes.set(xlabel="Pareto exponent of absences (left: heavier tail)", ylim=(0, None))
+    axes.set_ylabel("hits lost, %")
+    axes.legend()
+    style.source_label(axes, "derived: replay of synthetic traffic")
+    plt.show()
+    print(", ".join(f"{tail:g}: {loss:.2f} %" for tail, loss in zip(tails, losses, strict=True)))
+    return losses
+
+
+def storage_cost(
+    logical_tb: float = 14.4, dollars_per_tb: float = 500, years: float = 5, around: float = 2.0,
+    gpu_per_hour: float = 3.0,
+) -> eco.Storage:  # fmt: skip
+    """Where the dollars of an hour go: GPU, disks, and what surrounds the disks."""
+    ssd = eco.Storage(logical_tb, 10, 2, dollars_per_tb, years, around)
+    parts = {
+        "GPU": gpu_per_hour,
+        "what is around the disks": ssd.dollars_per_hour - ssd.disk_dollars_per_hour,
+        "disks": ssd.disk_dollars_per_hour,
+    }
+    _, axes = style.new_figure(7.5, 2.4)
+    bars = axes.barh(list(parts), list(parts.values()), color=style.SERIES[:3])
+    axes.bar_label(bars, fmt=" $%.2f")
+    axes.set(xlabel="dollars per GPU-hour", xlim=(0, max(parts.values()) * 1.15))
+    style.source_label(axes, "derived: from the assumptions above")
+    plt.show()
+    print(storage_text(ssd, gpu_per_hour))
+    return ssd
+
+
+def storage_text(ssd: eco.Storage, gpu_per_hour: float) -> str:
+    """The numbers of one choice of assumptions."""
+    gain = eco.throughput_gain_to_pay(ssd.dollars_per_hour, gpu_per_hour)
+    return (
+        f"{ssd.physical_tb:.1f} TB of disk, ${ssd.disk_dollars:,.0f} once, "
+        f"${ssd.disk_dollars_per_hour:.2f} an hour, ${ssd.dollars_per_hour:.2f} with the rest\n"
+        f"it pays if reuse makes a ${gpu_per_hour:.2f} GPU do {gain:.0%} more"
+    )
+
+
+def consistent_figure(
+    gpus: float = 7_000, income_per_gpu_hour: float = 38, tokens: float = 155
+) -> None:
+    """Pairs of hit rate and output share at which the two headline numbers agree.
+
+    `tokens` in trillions a day.
+    """
+    income = eco.income_per_million(tokens * 1e12, income_per_gpu_hour, gpus)
+    rates = np.linspace(0, 0.99, 100)
+    shares = np.array([eco.output_share_for(income, rate) for rate in rates])
+    _, axes = style.new_figure(7.5, 3.6)
+    for count, name in [(gpus, f"{gpus:,.0f} GPUs")]:
+        axes.plot(rates, 100 * shares, marker="", label=name, color=style.BLUE)
+    axes.set(xlabel="share of input found in the cache", ylabel="output, % of all tokens")
+    axes.set(ylim=(0, max(10, 110 * shares.max())), xlim=(0, 1))
+    axes.legend(loc="upper left")
+    style.source_label(axes, "derived: from reported prices and totals")
+    plt.show()
+    print(consistent_text(income, gpus, tokens))
+
+
+def consistent_text(income: float, gpus: float, tokens: float) -> str:
+    """What the curve says at a few hit rates."""
+    shares = {rate: eco.output_share_for(income, rate) for rate in (0.7, 0.8, 0.9, 0.95)}
+    pairs = ", ".join(
+        f"{rate:.0%}: {share:.1%}" if share >= 0 else f"{rate:.0%}: none"
+        for rate, share in shares.items()
+    )
+    speed = eco.tokens_per_second_per_gpu(tokens * 1e12, gpus)
+    return (
+        f"${income:.4f} per million tokens, {speed:,.0f} tokens/s a GPU; "
+        f"output share by hit rate: {pairs}"
+    )
+
+
+def batch_or_interactive(seconds_per_request: float = 230e-6, overhead_ms: float = 2.0) -> None:
+    """Cost of a token by the speed each user sees, EP8 and EP64, against EP64 in a full batch."""
+    speeds = np.array([20, 30, 40, 60, 80, 100, 150, 200, 300])
+    _, axes = style.new_figure(7.5, 3.8)
+    best = eco.EP64.tokens_per_gpu(eco.FULL_BATCH)
+    for name, step in (("EP8", eco.EP8), ("EP64", eco.EP64)):
+        step = replace(step, seconds_per_request=seconds_per_request, overhead=overhead_ms / 1e3)
+        requests = [min(step.requests_at(speed), eco.FULL_BATCH) for speed in speeds]
+        prices = [best / step.tokens_per_gpu(r) if r else np.nan for r in requests]
+        axes.plot(speeds, prices, label=name)
+    axes.set(xlabel="tokens/s that each user sees", ylabel="price of a token,\nfull EP64 batch = 1")
+    axes.set(ylim=(0, 6))
+    axes.legend(loc="upper left")
+    style.source_label(axes, "derived: weights over bandwidth, with two assumed constants")
+    plt.show()
+    print(batch_text(seconds_per_request, overhead_ms))
+
+
+def batch_text(seconds_per_request: float, overhead_ms: float) -> str:
+    """EP8's throughput per GPU over EP64's, in a full batch and at small ones."""
+    steps = [
+        replace(step, seconds_per_request=seconds_per_request, overhead=overhead_ms / 1e3)
+        for step in (eco.EP8, eco.EP64)
+    ]
+    ratios = [
+        f"{steps[0].tokens_per_gpu(n) / steps[1].tokens_per_gpu(n):.0%} at {n}"
+        for n in (1, 16, 64, 256)
+    ]
+    return "EP8 over EP64, tokens per GPU, by requests per GPU: " + ", ".join(ratios)

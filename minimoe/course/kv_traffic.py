@@ -1,0 +1,78 @@
+"""Questions that 08_kv_store asks of traces: hits by the minute, gaps, how often old KV is read."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from minimoe.config import REPO
+from minimoe.kvstore.replay import Replay, reuse_gaps
+from minimoe.kvstore.retention import DAY
+from minimoe.kvstore.trace import Request
+from minimoe.kvstore.traffic import CHAT, make_traffic
+
+TRACES = REPO / "data" / "traces"
+WEEK = 7 * DAY
+
+
+def ratio_by_minute(result: Replay, requests: Sequence[Request], minutes: float = 5.0):
+    """Middles of windows in minutes, and the hit ratio of each window."""
+    windows: dict[int, list[int]] = {}
+    for request, hit, asked in zip(requests, result.hit_blocks, result.total_blocks, strict=True):
+        window = windows.setdefault(int(request.timestamp / 60_000 / minutes), [0, 0])
+        window[0] += hit
+        window[1] += asked
+    middles = [(number + 0.5) * minutes for number in sorted(windows)]
+    return middles, [windows[n][0] / max(1, windows[n][1]) for n in sorted(windows)]
+
+
+def index_at(requests: Sequence[Request], minute: float) -> int:
+    """The first request from `minute` on."""
+    return next(i for i, r in enumerate(requests) if r.timestamp >= minute * 60_000)
+
+
+def of_kind(requests: Sequence[Request], kind: str) -> list[Request]:
+    return [request for request in requests if request.kind == kind]
+
+
+def second_week_gaps(requests: Sequence[Request]) -> list[float]:
+    """Sorted gaps in seconds of all hits from day 7 on; the first week fills the cache."""
+    return sorted(reuse_gaps(requests, since=WEEK))
+
+
+def lost(gaps: Sequence[float], days: float) -> float:
+    """Share of the hits that a retention of `days` loses."""
+    return 1 - bisect_right(gaps, days * DAY) / len(gaps)
+
+
+def lost_between(gaps: Sequence[float], short: float = 3.0, long: float = 7.0) -> float:
+    """Share of the hits of `long` days of retention that are lost when it is cut to `short`."""
+    kept = bisect_right(gaps, long * DAY)
+    return 1 - bisect_right(gaps, short * DAY) / kept
+
+
+def loss_by_tail(tails: Sequence[float], return_share: float = CHAT.return_share) -> list[float]:
+    """Hits lost by cutting 7 days to 3, for chats whose absences have these Pareto exponents."""
+    losses = []
+    for tail in tails:
+        chat = replace(CHAT, return_tail=tail, return_share=return_share)
+        losses.append(lost_between(second_week_gaps(make_traffic(14, (chat,)))))
+    return losses
+
+
+def reads_per_idle_day(requests: Sequence[Request], short: float = 3.0, long: float = 7.0) -> float:
+    """How often a block that nobody used for `short` days is read, per day, up to day `long`.
+
+    Counts uses in the first week of the trace, so that each can be followed for a week.
+    """
+    last: dict[int, float] = {}
+    idle = reads = 0
+    for request in requests:
+        now = request.timestamp / 1000
+        for block in request.blocks:
+            before = last.get(block)
+            if before is not None and before < WEEK and now - before > short * DAY:
+                idle += 1
+                reads += now - before <= long * DAY
+        last.update(dict.fromkeys(request.blocks, now))
+    idle += sum(time < WEEK for time in last.values())  # never used again
+    return reads / idle / (long - short)
