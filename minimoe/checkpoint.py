@@ -1,6 +1,7 @@
 """Reading and writing checkpoints in the Hugging Face DeepSeek-V3 layout.
 
-A folder holds `config.json` and `model.safetensors`, or shards with an index beside them. Each expert's matrices are tensors of their own there; here they are slices of one stacked tensor.
+A folder holds `config.json` and `model.safetensors`, or shards with an index beside them. Each
+expert's matrices are tensors of their own there; here they are slices of one stacked tensor.
 """
 
 import json

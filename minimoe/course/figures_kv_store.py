@@ -23,15 +23,14 @@ def schemes_table(node_loss: float = 0.01) -> str:
     return "\n".join(lines)
 
 
-def hits_by_minute(series: dict[str, tuple[list, list]], lost_at: float) -> None:
-    """Hit ratio over time by layout; a line where a node was lost."""
-    _, axes = style.new_figure(8.0, 3.8)
-    for name, (minutes, ratios) in series.items():
-        axes.plot(minutes, ratios, label=name)
-    axes.axvline(lost_at, color=style.BLACK, lw=1.5, marker="")
-    axes.annotate(" a node is lost", (lost_at, 0.02), fontsize=11)
-    axes.set(xlabel="minute", ylabel="hit ratio", ylim=(0, 1))
-    axes.legend(loc="lower left", ncols=2)
+def hits_lost_by_minute(series: dict[str, tuple[list, list]]) -> None:
+    """What a lost node costs, in points of hit ratio, over the minutes after it."""
+    _, axes = style.new_figure(7.5, 3.4)
+    for name, (minutes, points) in series.items():
+        axes.plot(minutes, points, label=name)
+    axes.set(xlabel="minutes since the node was lost", ylabel="hits lost, % of blocks")
+    axes.set(ylim=(-0.5, None))
+    axes.legend()
     style.source_label(axes, "derived: replay of synthetic traffic")
     plt.show()
 
@@ -108,8 +107,7 @@ def consistent_figure(
     rates = np.linspace(0, 0.99, 100)
     shares = np.array([eco.output_share_for(income, rate) for rate in rates])
     _, axes = style.new_figure(7.5, 3.6)
-    for count, name in [(gpus, f"{gpus:,.0f} GPUs")]:
-        axes.plot(rates, 100 * shares, marker="", label=name, color=style.BLUE)
+    axes.plot(rates, 100 * shares, marker="", label=f"{gpus:,.0f} GPUs", color=style.BLUE)
     axes.set(xlabel="share of input found in the cache", ylabel="output, % of all tokens")
     axes.set(ylim=(0, max(10, 110 * shares.max())), xlim=(0, 1))
     axes.legend(loc="upper left")

@@ -14,15 +14,23 @@ TRACES = REPO / "data" / "traces"
 WEEK = 7 * DAY
 
 
-def ratio_by_minute(result: Replay, requests: Sequence[Request], minutes: float = 5.0):
-    """Middles of windows in minutes, and the hit ratio of each window."""
+def lost_by_minute(
+    calm: Replay, fault: Replay, requests: Sequence[Request], start: int, minutes: float = 2.5
+) -> tuple[list[float], list[float]]:
+    """Windows after request `start`, and in each the share of blocks, in percent, that hit without
+    the fault and not with it."""
+    origin = requests[start].timestamp / 60_000
     windows: dict[int, list[int]] = {}
-    for request, hit, asked in zip(requests, result.hit_blocks, result.total_blocks, strict=True):
-        window = windows.setdefault(int(request.timestamp / 60_000 / minutes), [0, 0])
-        window[0] += hit
-        window[1] += asked
-    middles = [(number + 0.5) * minutes for number in sorted(windows)]
-    return middles, [windows[n][0] / max(1, windows[n][1]) for n in sorted(windows)]
+    for i in range(start, len(requests)):
+        place = int((requests[i].timestamp / 60_000 - origin) / minutes)
+        window = windows.setdefault(place, [0, 0])
+        window[0] += calm.hit_blocks[i] - fault.hit_blocks[i]
+        window[1] += calm.total_blocks[i]
+    order = sorted(windows)
+    return (
+        [(place + 0.5) * minutes for place in order],
+        [100 * windows[place][0] / max(1, windows[place][1]) for place in order],
+    )
 
 
 def index_at(requests: Sequence[Request], minute: float) -> int:
