@@ -29,7 +29,7 @@ def add_common_arguments(parser) -> None:
 
 
 def main(args) -> dict:
-    """Rows `batch, tok_s, baseline_tok_s, ratio`; new tokens over the time of prefill and decode."""
+    """Rows `batch, tok_s, baseline_tok_s, ratio`: new tokens over time of prefill and decode."""
     cases = [
         {
             "prompts": mixed_prompts(args.model, batch, args.prompt_tokens),

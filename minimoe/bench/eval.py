@@ -38,16 +38,12 @@ def main(args) -> dict:
 
 
 def render(result: dict) -> str:
-    lines = [
-        f"{'bits per byte':32}{'bytes':>10}{result['model']:>12}{'gzip':>8}{'xz':>8}{'/ xz':>8}"
-    ]
+    lines = [f"{'bits per byte':32}{'bytes':>10}{'model':>12}{'gzip':>8}{'xz':>8}{'/ xz':>8}"]
     for row in result["files"]:
         bits, xz = row["bits_per_byte"], row["xz_bits_per_byte"]
         lines.append(f"{row['file'][-32:]:32}{row['bytes']:>10,}{bits:>12.3f}"
                      f"{row['gzip_bits_per_byte']:>8.3f}{xz:>8.3f}{bits / xz:>8.2f}")  # fmt: skip
-    return "\n".join(
-        [*lines, f"{result['model']}: median {result['median_ratio_to_xz']:.2f} of xz"]
-    )
+    return "\n".join([*lines, f"median ratio to xz: {result['median_ratio_to_xz']:.2f}"])
 
 
 def read_text(path: Path) -> str:

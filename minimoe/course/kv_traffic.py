@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from minimoe.config import REPO
-from minimoe.kvstore.replay import Replay, reuse_gaps
-from minimoe.kvstore.retention import DAY
+from minimoe.course.check import is_blank
+from minimoe.kvstore.replay import Replay, replay, reuse_gaps
+from minimoe.kvstore.retention import DAY, FIFO, LFU, LRU, Choice
 from minimoe.kvstore.trace import Request
 from minimoe.kvstore.traffic import CHAT, make_traffic
 
@@ -84,3 +85,13 @@ def reads_per_idle_day(requests: Sequence[Request], short: float = 3.0, long: fl
         last.update(dict.fromkeys(request.blocks, now))
     idle += sum(time < WEEK for time in last.values())  # never used again
     return reads / idle / (long - short)
+
+
+def policies_table(requests: Sequence[Request], victim, capacity: int) -> str:
+    """Hit ratio of the reader's policy, given by its choice of a victim, beside three known ones."""
+    lines = ["yours  not done yet"]
+    if not is_blank(victim):
+        ratio = replay(requests, lambda: Choice(victim), capacity).hit_ratio
+        lines = [f"yours  {ratio:.3f}"]
+    known = [(p.name, replay(requests, p, capacity).hit_ratio) for p in (LRU, FIFO, LFU)]
+    return "\n".join(lines + [f"{name:<6} {ratio:.3f}" for name, ratio in known])

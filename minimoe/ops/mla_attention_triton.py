@@ -40,7 +40,7 @@ def _part_lists(lengths, B, PART: tl.constexpr, B2: tl.constexpr):
     request's own length alone."""
     b = tl.arange(0, B2)
     length = tl.load(lengths + b, mask=b < B, other=0).to(tl.int32)
-    size = tl.where(length > 16 * PART, 2 * PART, PART)
+    size = tl.where(length > 32 * PART, 2 * PART, PART)
     return length, size, tl.cdiv(length, size)
 
 
