@@ -1,7 +1,6 @@
 """`bench attention`: MLA decode attention over the paged cache beside this machine's roofs."""
 
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,8 +69,7 @@ def main(args) -> dict:
                 rows.append(bench_shape(SHAPES[name], S, dtype, device, roofs))
             except MinimoeError as error:
                 notes.append(str(error))
-    command = "python -m minimoe " + " ".join(sys.argv[1:])
-    result = {**about(device), "dtype": dtype, "command": command, "roofs": roofs.to_dict()}
+    result = {**about(device), "dtype": dtype, "roofs": roofs.to_dict()}
     result |= {"rows": rows, "notes": notes}
     if args.save:
         Path(args.save).write_text(json.dumps(result, indent=1) + "\n")

@@ -1,7 +1,6 @@
 """`bench moe`: the expert layer beside this machine's measured roofs, and beside other layers."""
 
 import json
-import sys
 from pathlib import Path
 
 import torch
@@ -12,7 +11,7 @@ from minimoe.bench.timing import about, seconds_each
 from minimoe.errors import MinimoeError
 from minimoe.ops.grouped_experts import describe_path, experts_serve
 from minimoe.perf.hardware import DTYPES, Hardware, from_dict, measure, usable_dtypes
-from minimoe.perf.roofline import expert_layer, predict
+from minimoe.perf.roofline import Work, expert_activations, expert_layer, predict
 
 TOKENS = {"tiny": [1, 4, 16, 64, 256, 1024, 4096], "cpu": [1, 8, 32, 128, 512, 4096]}
 TOKENS_SLICE = [16, 32, 64, 128, 256, 512, 1024, 4096]  # per rank
@@ -36,7 +35,7 @@ def _flag():
 
 
 def main(args) -> dict:
-    """Rows `shape, tokens, rows, seconds, flops, bytes, share_of_bandwidth, share_of_matmul, ...`."""
+    """Rows `shape, tokens, rows, seconds, flops, bytes, share_of_bandwidth, ...`."""
     device, dtype = check_device(args.device, args.dtype)
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -48,8 +47,7 @@ def main(args) -> dict:
         if shape.note:
             notes.append(f"{name}: {shape.note}")
         rows += bench_shape(shape, args.tokens, dtype, device, roofs, args.baselines)
-    command = "python -m minimoe " + " ".join(sys.argv[1:])
-    result = {**about(device), "dtype": dtype, "command": command, "roofs": roofs.to_dict()}
+    result = {**about(device), "dtype": dtype, "roofs": roofs.to_dict()}
     result |= {"rows": rows, "notes": notes}
     if args.save:
         Path(args.save).write_text(json.dumps(result, indent=1) + "\n")
@@ -108,7 +106,10 @@ def bench_ids(shape, ids, weights, dtype, device, roofs, baselines=True) -> dict
     serve = _triton if extra else experts_serve
     runs = [lambda w=w: serve(x, ids, scale, *w, **extra) for w in weights]
     seconds, timing = seconds_each(runs, device)
-    work = expert_layer(rows, hit, shape.D, shape.F, DTYPES[dtype].itemsize)
+    itemsize = DTYPES[dtype].itemsize
+    work = expert_layer(rows, hit, shape.D, shape.F, itemsize)
+    rest = expert_activations(rows, shape.D, shape.F, itemsize)
+    moved = Work(work.flops, work.bytes + rest)
     row = {
         "rows": rows,
         "experts_hit": hit,
@@ -118,7 +119,8 @@ def bench_ids(shape, ids, weights, dtype, device, roofs, baselines=True) -> dict
         "seconds": seconds,
         "flops": work.flops,
         "bytes": work.bytes,
-        "predicted_seconds": predict(work, roofs.read, roofs.matmul[dtype]),
+        "activation_bytes": rest,
+        "predicted_seconds": predict(moved, roofs.read, roofs.matmul[dtype]),
         "share_of_bandwidth": work.bytes / seconds / roofs.copy,
         "share_of_read": work.bytes / seconds / roofs.read,
         "share_of_matmul": work.flops / seconds / roofs.matmul[dtype],
@@ -146,7 +148,7 @@ def time_baselines(x, ids, weights, device: str) -> dict:
             continue
         try:
             runs = [make(rows, chosen, ends, *w) for w in weights]
-            out[name] = seconds_each(runs, device, graph=name in CAPTURABLE)[0]
+            out[name] = seconds_each(runs, device, name in CAPTURABLE, budget=0.1)[0]
         except (RuntimeError, ImportError, StopIteration, NotImplementedError) as error:
             out[name] = f"does not run: {str(error).splitlines()[0][:100]}"
     return out
@@ -156,8 +158,9 @@ def render(result: dict) -> str:
     """A table, one line a row."""
     roofs = result["roofs"]
     lines = [
-        f"{roofs['name']}: read {roofs['read'] / 1e9:.0f} GB/s, copy {roofs['copy'] / 1e9:.0f} GB/s,"
-        f" {result['dtype']} products {roofs['matmul'][result['dtype']] / 1e12:.2f} TFLOP/s",
+        f"{roofs['name']}: read {roofs['read'] / 1e9:.0f} GB/s, "
+        f"copy {roofs['copy'] / 1e9:.0f} GB/s, {result['dtype']} products "
+        f"{roofs['matmul'][result['dtype']] / 1e12:.2f} TFLOP/s",
         *result["notes"],
         f"{'shape':>11} {'tokens':>6} {'rows':>6} {'hit':>4} {'us':>9} {'copy bw':>8} {'matmul':>7}"
         f" {'predicted':>9} {'best other':>10}  path",

@@ -1,6 +1,10 @@
 """Seconds of a piece of device work: CUDA graphs where they can be captured, else the clock."""
 
+import datetime
+import platform
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -40,14 +44,17 @@ def _median_replay(graph, budget: float) -> float:
 
 
 def about(device: str) -> dict:
-    """Date, device and versions that belong beside any saved measurement."""
-    import datetime
-    import platform
-
+    """Date, device, versions and command: they belong beside any saved measurement."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     for name in ("triton", "transformers"):
         try:
             versions[name] = __import__(name).__version__
         except ImportError:
             versions[name] = "not installed"
-    return {"date": datetime.date.today().isoformat(), "device": device, "versions": versions}
+    words = [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+    return {
+        "date": datetime.date.today().isoformat(),
+        "device": device,
+        "versions": versions,
+        "command": " ".join(["python -m minimoe", *words]),
+    }

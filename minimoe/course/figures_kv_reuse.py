@@ -15,7 +15,7 @@ def block_strips(first: int, second: int, cached: int) -> None:
         axes.broken_barh([(0, found)], (row - 0.3, 0.6), color=style.SKY)
         axes.broken_barh([(found, length - found)], (row - 0.3, 0.6), color=style.ORANGE)
         for edge in range(BLOCK, length + 1, BLOCK):
-            axes.plot([edge, edge], [row - 0.3, row + 0.3], color="white", lw=1.5, marker="")
+            axes.plot([edge, edge], [row - 0.3, row + 0.3], "-", color="white", lw=1.5, marker="")
     axes.set_yticks([0, 1], ["turn 1", "turn 2"])
     axes.set(ylim=(1.6, -0.6), xlabel="token of the prompt (white: edges of blocks of 16)")
     axes.grid(False)
@@ -48,6 +48,7 @@ def conversation_cost(turns: int = 12, system: int = 200, question: int = 40, an
     axes.plot(number, np.cumsum(computed), label="cached blocks reused")
     axes.set(xlabel="turn", ylabel="prompt tokens computed so far", ylim=(0, None))
     axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="upper left")
     style.source_label(axes, "derived: lengths and block edges alone")
     plt.show()

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from minimoe.course import style
-from minimoe.course.kv_traffic import loss_by_tail, lost
+from minimoe.course.kv_traffic import loss_by_tail, lost, share_away
 from minimoe.kvstore.erasure import StripeCode, unreadable_share
 from minimoe.perf import economics as eco
 
@@ -61,7 +61,9 @@ def tail_figure(tails=(0.2, 0.3, 0.4, 0.6, 0.9, 1.3), return_share: float = 0.35
     axes.legend()
     style.source_label(axes, "derived: replay of synthetic traffic")
     plt.show()
-    print(", ".join(f"{tail:g}: {loss:.2f} %" for tail, loss in zip(tails, losses, strict=True)))
+    print("exponent   away for more than 3 days   hits lost")
+    for tail, loss in zip(tails, losses, strict=True):
+        print(f"{tail:>8g} {share_away(3, tail):>20.0%} of absences {loss:>10.2f} %")
     return losses
 
 
@@ -108,6 +110,10 @@ def consistent_figure(
     shares = np.array([eco.output_share_for(income, rate) for rate in rates])
     _, axes = style.new_figure(7.5, 3.6)
     axes.plot(rates, 100 * shares, marker="", label=f"{gpus:,.0f} GPUs", color=style.BLUE)
+    for count, line in ((6_000, "--"), (8_000, ":")):
+        other = eco.income_per_million(tokens * 1e12, income_per_gpu_hour, count)
+        curve = [100 * eco.output_share_for(other, rate) for rate in rates]
+        axes.plot(rates, curve, ls=line, marker="", label=f"{count:,} GPUs", color=style.GREY)
     axes.set(xlabel="share of input found in the cache", ylabel="output, % of all tokens")
     axes.set(ylim=(0, max(10, 110 * shares.max())), xlim=(0, 1))
     axes.legend(loc="upper left")
@@ -141,7 +147,7 @@ def batch_or_interactive(seconds_per_request: float = 230e-6, overhead_ms: float
         prices = [best / step.tokens_per_gpu(r) if r else np.nan for r in requests]
         axes.plot(speeds, prices, label=name)
     axes.set(xlabel="tokens/s that each user sees", ylabel="price of a token,\nfull EP64 batch = 1")
-    axes.set(ylim=(0, 6))
+    axes.set(ylim=(0, 4))
     axes.legend(loc="upper left")
     style.source_label(axes, "derived: weights over bandwidth, with two assumed constants")
     plt.show()

@@ -68,6 +68,13 @@ def loss_by_tail(tails: Sequence[float], return_share: float = CHAT.return_share
     return losses
 
 
+def share_away(days: float, tail: float) -> float:
+    """Share of a chat user's absences that last longer than `days`."""
+    low, high = CHAT.return_after, CHAT.return_limit
+    cut = (low / high) ** tail
+    return ((low / (days * DAY)) ** tail - cut) / (1 - cut)
+
+
 def reads_per_idle_day(requests: Sequence[Request], short: float = 3.0, long: float = 7.0) -> float:
     """How often a block that nobody used for `short` days is read, per day, up to day `long`.
 
@@ -88,7 +95,7 @@ def reads_per_idle_day(requests: Sequence[Request], short: float = 3.0, long: fl
 
 
 def policies_table(requests: Sequence[Request], victim, capacity: int) -> str:
-    """Hit ratio of the reader's policy, given by its choice of a victim, beside three known ones."""
+    """Hit ratio of the reader's policy, given by its choice of a victim, beside known ones."""
     lines = ["yours  not done yet"]
     if not is_blank(victim):
         ratio = replay(requests, lambda: Choice(victim), capacity).hit_ratio

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 
@@ -23,12 +24,30 @@ BLOCK_SIZE = 16
 
 
 @dataclass
-class _Request:
+class Request:
     """A sequence with its text and the prompt as it was given."""
 
     seq: Sequence
     text: TextOutput
     prompt: str | None
+
+    def output(self) -> RequestOutput:
+        """The request's state so far."""
+        seq = self.seq
+        completion = CompletionOutput(
+            text=self.text.text,
+            token_ids=seq.output_ids,
+            finish_reason=seq.finish_reason,
+            logprobs=None if seq.params.logprobs is None else list(seq.logprobs),
+        )
+        return RequestOutput(
+            seq.request_id,
+            self.prompt,
+            seq.prompt_ids,
+            [completion],
+            seq.num_cached,
+            seq.metrics,
+        )
 
 
 class Engine:
@@ -60,7 +79,7 @@ class Engine:
             planes = self.runner.kv
             self.reuse = make_reuse(self.pool, planes, fingerprint, BLOCK_SIZE, kv_store)
         self.scheduler.reuse = self.reuse
-        self._requests: dict[str, _Request] = {}
+        self._requests: dict[str, Request] = {}
         self._arrivals = 0
         self._seeds = torch.Generator().manual_seed(seed)
 
@@ -69,7 +88,7 @@ class Engine:
         request_id: str,
         prompt: str | list[int],
         params: SamplingParams | None = None,
-    ) -> None:
+    ) -> Request:
         """Queue a request. Raises MinimoeError for a prompt that can never be served."""
         params = params or SamplingParams()
         if request_id in self._requests:
@@ -86,8 +105,9 @@ class Engine:
         self._arrivals += 1
         text = TextOutput(self.tokenizer, params.stop)
         given = prompt if isinstance(prompt, str) else None
-        self._requests[request_id] = _Request(seq, text, given)
+        request = self._requests[request_id] = Request(seq, text, given)
         self.scheduler.add(seq)
+        return request
 
     def has_unfinished_requests(self) -> bool:
         return self.scheduler.has_unfinished
@@ -127,24 +147,6 @@ class Engine:
             self._abort_broken(broken)
         return outputs
 
-    def text_of(self, request_id: str) -> TextOutput:
-        """The growing text of a request that runs or waits."""
-        return self._requests[request_id].text
-
-    def output(self, request_id: str) -> RequestOutput:
-        """The request's state so far."""
-        request = self._requests[request_id]
-        seq = request.seq
-        completion = CompletionOutput(
-            text=request.text.text,
-            token_ids=seq.output_ids,
-            finish_reason=seq.finish_reason,
-            logprobs=None if seq.params.logprobs is None else list(seq.logprobs),
-        )
-        cached, metrics = seq.num_cached, seq.metrics
-        ids = seq.prompt_ids
-        return RequestOutput(request_id, request.prompt, ids, [completion], cached, metrics)
-
     def _append_tokens(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[RequestOutput]:
         positions = [len(seq.tokens) for seq in seqs]
         params = [seq.params for seq in seqs]
@@ -167,10 +169,9 @@ class Engine:
             request.text.finish()
             seq.metrics.finished = now
             self.scheduler.finish(seq, reason)
-        output = self.output(seq.request_id)
         if reason:
             del self._requests[seq.request_id]
-        return output
+        return request.output()
 
     def _finish_reason(self, seq: Sequence, token: int, stopped: bool) -> str | None:
         params = seq.params
@@ -204,15 +205,15 @@ class Engine:
     def _draw_seed(self) -> int:
         return int(torch.randint(2**62, (), generator=self._seeds))
 
-    def _prompt_ids(self, prompt: str | list[int]) -> list[int]:
-        ids = self._encode(prompt) if isinstance(prompt, str) else list(prompt)
+    def _prompt_ids(self, prompt) -> list[int]:
+        ids = self._encode(prompt) if isinstance(prompt, str) else _whole_numbers(prompt)
         if not ids:
             raise MinimoeError("the prompt is empty: give at least one character or token id")
         for token in ids:
-            if not isinstance(token, int) or not 0 <= token < self.vocab_size:
+            if not 0 <= token < self.vocab_size:
                 raise MinimoeError(
-                    f"token id {token!r} is not in 0..{self.vocab_size - 1}: use this model's "
-                    "tokenizer"
+                    f"token id {token} is not in 0..{self.vocab_size - 1}: use this model's "
+                    "tokenizer for the prompt"
                 )
         if len(ids) >= self.max_model_len:
             raise MinimoeError(
@@ -237,3 +238,15 @@ class Engine:
                 f"{self.pool.num_blocks}: lower max_tokens or raise num_gpu_blocks_override"
             )
         return total
+
+
+def _whole_numbers(prompt) -> list[int]:
+    """Token ids of any integer kind as plain ints."""
+    if hasattr(prompt, "tolist"):  # a tensor or an array
+        prompt = prompt.tolist()
+    if not isinstance(prompt, list | tuple):
+        raise MinimoeError(f"the prompt is a {type(prompt).__name__}: give text or token ids")
+    for token in prompt:
+        if not isinstance(token, Integral):
+            raise MinimoeError(f"token id {token!r} of the prompt is not a whole number")
+    return [int(token) for token in prompt]

@@ -1,13 +1,14 @@
 """`LLM`: the public face. Load a model, generate, chat, stream."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
 from pathlib import Path
 
 import torch
 
 from minimoe.config import SHIPPED, ModelConfig
-from minimoe.engine.engine import BLOCK_SIZE, Engine
+from minimoe.engine.engine import BLOCK_SIZE, Engine, Request
 from minimoe.engine.interrupts import Interrupts
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.params import SamplingParams
@@ -39,7 +40,8 @@ class LLM:
         max_num_batched_tokens: tokens in one step; longer prompts are computed in chunks.
         num_gpu_blocks_override: KV blocks of 16 tokens in the pool; None for a pool that fits.
         seed: of requests that bring none.
-        enable_prefix_caching: keep computed prefixes and share them between requests.
+        enable_prefix_caching: keep computed prefixes and share them between requests, in whole
+            blocks of 16 tokens: a shorter common prefix is computed again.
         kv_store: a folder for the shared store on disk, which other processes may use at the same
             time; or a dict with "folder" and any of "quota_bytes", "retention" (seconds by class)
             and "kind" (the class of this engine's requests).
@@ -107,21 +109,19 @@ class LLM:
         freed before the exception goes on.
         """
         prompts = _as_prompts(prompts)
-        ids = [f"generate-{next(self._ids)}" for _ in prompts]
-        done: dict[str, RequestOutput] = {}
+        requests: list[Request] = []
         try:
-            for request, prompt, one in zip(
-                ids, prompts, _per_prompt(params, prompts), strict=True
-            ):
-                self.engine.add_request(request, prompt, one)
+            for prompt, one in zip(prompts, _per_prompt(params, prompts), strict=True):
+                name = f"generate-{next(self._ids)}"
+                requests.append(self.engine.add_request(name, prompt, one))
             with Interrupts() as interrupts:
-                while len(done) < len(ids):
-                    done |= {out.request_id: out for out in self.engine.step() if out.finished}
+                while not all(request.seq.finished for request in requests):
+                    self.engine.step()
                     interrupts.deliver()
         finally:
-            for request in ids:
-                self.engine.abort_request(request)  # no effect on those that have finished
-        return [done[request] for request in ids]
+            for request in requests:
+                self.engine.abort_request(request.seq.request_id)  # unless it has finished
+        return [request.output() for request in requests]
 
     def chat(self, messages: list, params=None) -> list[RequestOutput]:
         """Continue one conversation, or several in one batch, through the chat template.
@@ -143,22 +143,25 @@ class LLM:
         self, prompt: str | list[int], params: SamplingParams | None = None
     ) -> Iterator[tuple[str, RequestOutput]]:
         """Like `stream`, with the request's state so far beside each piece of text."""
-        request = f"stream-{next(self._ids)}"
-        self.engine.add_request(request, prompt, params)
-        return self._stream(request)
+        request = self.engine.add_request(f"stream-{next(self._ids)}", prompt, params)
+        stream = self._stream(request)
+        next(stream)  # now it is inside its `try`: dropping it unread ends the request too
+        return stream
 
-    def _stream(self, request: str) -> Iterator[tuple[str, RequestOutput]]:
-        text = self.engine.text_of(request)
+    def _stream(self, request: Request) -> Iterator[tuple[str, RequestOutput]]:
+        """Others may step the engine between two pieces, so the request itself is what counts."""
+        seq, shown = request.seq, 0
         try:
-            finished = False
-            while not finished:
-                with Interrupts():
-                    outputs = self.engine.step()
-                for output in (o for o in outputs if o.request_id == request):
-                    finished = output.finished
-                    yield text.take(final=finished), output
+            yield "", request.output()
+            while shown < len(seq.tokens) or not seq.finished:
+                if not seq.finished:
+                    with Interrupts():
+                        self.engine.step()
+                if len(seq.tokens) > max(shown, len(seq.prompt_ids)) or seq.finished:
+                    yield request.text.take(final=seq.finished), request.output()
+                    shown = len(seq.tokens)
         finally:
-            self.engine.abort_request(request)
+            self.engine.abort_request(seq.request_id)
 
     def close(self) -> None:
         """Write what is still to be stored and end the store's writer. Only a store needs it."""
@@ -219,11 +222,15 @@ def _pool_blocks(model: ServingModel, max_model_len: int, max_num_seqs: int) -> 
 
 
 def _as_prompts(prompts) -> list:
-    """One prompt or many: a list of ints is one prompt of token ids."""
+    """One prompt or many; a flat sequence of whole numbers is one prompt of token ids."""
     if isinstance(prompts, str):
         return [prompts]
+    if hasattr(prompts, "tolist"):  # a tensor or an array
+        prompts = prompts.tolist()
+    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping | bytes):
+        raise MinimoeError(f"the prompt is a {type(prompts).__name__}: give text or token ids")
     prompts = list(prompts)
-    return [prompts] if prompts and isinstance(prompts[0], int) else prompts
+    return [prompts] if prompts and isinstance(prompts[0], Integral) else prompts
 
 
 def _per_prompt(params, prompts: list) -> list[SamplingParams]:

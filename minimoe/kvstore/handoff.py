@@ -80,7 +80,7 @@ class HandOff:
             if not self.waiting:
                 self._report()
                 return True
-            if time.monotonic() > end:
+            if time.monotonic() > end or self._refused():
                 return False
             self._ring(b"flush\n")
             time.sleep(0.005)
@@ -160,6 +160,13 @@ class HandOff:
         )
         if hasattr(os, "set_blocking") and os.name == "posix":
             os.set_blocking(self.process.stdin.fileno(), False)
+
+    def _refused(self) -> bool:
+        """The writer ended by itself, with an error: it could not open the store."""
+        if not (self.process.poll() or 0) > 0:
+            return False
+        self._pause("its writer cannot work, as it says on stderr")
+        return True
 
     def _ring(self, bell: bytes) -> None:
         try:

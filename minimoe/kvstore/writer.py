@@ -152,6 +152,7 @@ def serve(writer: Writer, bell: Doorbell) -> None:
     """Work until the bell is closed and everything handed over is committed."""
     writer.keep_house()
     tidy = time.monotonic()
+    bell.rung.set()  # an earlier writer of this engine may have left files
     while True:
         bell.rung.wait(writer.wait())
         bell.rung.clear()
@@ -170,8 +171,11 @@ def main(argv: list[str]) -> None:
     folder, spool, settings = argv
     if hasattr(os, "nice"):
         os.nice(10)  # decoding comes first
-    Path(spool).mkdir(parents=True, exist_ok=True)
-    store = open_store(folder, **json.loads(settings))
+    try:
+        Path(spool).mkdir(parents=True, exist_ok=True)
+        store = open_store(folder, **json.loads(settings))
+    except (OSError, MinimoeError) as error:
+        raise SystemExit(f"KV store writer: {error}") from None
     serve(Writer(store, Path(spool)), Doorbell(sys.stdin.buffer))
     store.close()
 

@@ -34,7 +34,8 @@ class Tile:
 DECODE = {
     16: (Tile(16, 64, 128, 4, 3), Tile(16, 128, 128, 4, 4)),
     32: (Tile(32, 64, 64, 4, 4), Tile(32, 128, 64, 8, 4)),
-    64: (Tile(64, 64, 64, 4, 4), Tile(64, 128, 64, 4, 3)),
+    48: (Tile(32, 64, 64, 4, 4, extra=16), Tile(32, 128, 64, 8, 4, extra=16)),
+    64: (Tile(64, 64, 64, 4, 4), Tile(64, 128, 64, 8, 3)),
     96: (Tile(64, 64, 64, 4, 4, extra=32), Tile(64, 128, 64, 8, 4, extra=32)),
 }
 PREFILL = {
@@ -216,13 +217,13 @@ def choose(rows_per_expert: float) -> tuple[str, tuple[Tile, Tile]]:
 
 
 def experts_triton(
-    x, ids, weights, gate_up, down, routed: int | None = None, shape: str | None = None
+    x, ids, weights, gate_up, down, routed: int | None = None, plan: tuple | None = None
 ) -> torch.Tensor:
     """`[T, D]` from `x [T, D]`, `ids [T, K]`, `weights [T, K]`.
 
-    `routed` is about how many of the ids are not -1 (None: all): it only chooses tiles. `shape`
-    pins "decode" or "prefill". Sums are in float32, and a float32 input is multiplied in full
-    float32, not TF32.
+    `routed` is about how many of the ids are not -1 (None: all): it only chooses the plan. `plan`
+    pins it: "decode" or "prefill", and its two tiles. Sums are in float32, and a float32 input is
+    multiplied in full float32, not TF32.
     """
     T, D = x.shape
     K = ids.shape[1]
@@ -230,10 +231,8 @@ def experts_triton(
     if not T:
         return torch.empty_like(x)
     x, ids, weights = x.contiguous(), ids.contiguous(), weights.contiguous()
-    found, (up_tile, down_tile) = choose((T * K if routed is None else routed) / E)
-    if shape not in (None, found):
-        up_tile, down_tile = DECODE[64] if shape == "decode" else PREFILL[320]
-    matmul = _decode if (shape or found) == "decode" else _prefill
+    kind, (up_tile, down_tile) = plan or choose((T * K if routed is None else routed) / E)
+    matmul = _decode if kind == "decode" else _prefill
     early = _early(x.device) and matmul is _decode
     rows, starts = sort_rows(ids, E, early)
     hidden, y = x.new_empty(T * K, two_f // 2), x.new_empty(T * K, D)

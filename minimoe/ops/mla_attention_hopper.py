@@ -54,7 +54,7 @@ def attend_wide(
 
     b = gl.arange(0, B2, LIST)
     length = gl.load(lengths + b, mask=b < B, other=0).to(gl.int32)
-    size = gl.where(length > 32 * PART, 2 * PART, PART)
+    size = gl.where(length >= 32 * PART, 2 * PART, PART)
     parts = (length + size - 1) // size
     total = gl.sum(parts, 0)
     h_c = gl.arange(0, HEADS, gl.SliceLayout(1, ROWS_C))

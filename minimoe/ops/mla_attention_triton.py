@@ -40,7 +40,7 @@ def _part_lists(lengths, B, PART: tl.constexpr, B2: tl.constexpr):
     request's own length alone."""
     b = tl.arange(0, B2)
     length = tl.load(lengths + b, mask=b < B, other=0).to(tl.int32)
-    size = tl.where(length > 32 * PART, 2 * PART, PART)
+    size = tl.where(length >= 32 * PART, 2 * PART, PART)
     return length, size, tl.cdiv(length, size)
 
 
@@ -110,18 +110,22 @@ def _join_parts(
     _, _, parts = _part_lists(lengths, B, PART, B2)
     first = tl.sum(tl.where(b < request, parts, 0))
     count = tl.sum(tl.where(b == request, parts, 0))
+    p = tl.arange(0, 8)  # parts at a time
     top = float("-inf")
+    for p0 in range(0, count, 8):
+        place = (first + p0 + p) * H + h
+        top = tl.maximum(
+            top, tl.max(tl.load(lse + place, mask=p0 + p < count, other=-float("inf")))
+        )
     mass = 0.0
     acc = tl.zeros((C,), tl.float32)
-    for part in range(0, count):
-        place = (first + part) * H + h.to(tl.int64)
-        here = tl.load(lse + place)
-        new_top = tl.maximum(top, here)
-        fade = tl.exp2(top - new_top)
-        weight = tl.exp2(here - new_top)
-        acc = acc * fade + weight * tl.load(partial + place * C + c)
-        mass = mass * fade + weight
-        top = new_top
+    for p0 in range(0, count, 8):
+        place = (first + p0 + p) * H + h.to(tl.int64)
+        live = p0 + p < count
+        weight = tl.exp2(tl.load(lse + place, mask=live, other=-float("inf")) - top)  # [8]
+        rows = tl.load(partial + place[:, None] * C + c[None, :], mask=live[:, None], other=0.0)
+        acc += tl.sum(rows * weight[:, None], 0)
+        mass += tl.sum(weight)
     acc = tl.where(count > 0, acc / mass, 0.0)
     to = out + (request.to(tl.int64) * H + h) * C + c
     tl.store(to, acc.to(out.dtype.element_ty))

@@ -46,9 +46,11 @@ def expert_layer(rows: float, hit: float, D: int, F: int, itemsize: int) -> Work
     return Work(rows * per_row, weights)
 
 
-def expert_activations(tokens: float, rows: float, D: int, F: int, itemsize: int) -> float:
-    """Bytes of inputs, hidden values and outputs of an expert layer: written once, read once."""
-    return itemsize * (2 * tokens * D + 2 * rows * F + 2 * rows * D)
+def expert_activations(rows: float, D: int, F: int, itemsize: int) -> float:
+    """Bytes that `rows` routed rows move besides weights: input read, hidden values and expert
+    outputs written and read again, result written. Small beside the weights in decode; in prefill
+    they are most of the traffic."""
+    return itemsize * rows * (D + 2 * F + 2 * D + D)
 
 
 def attention_decode(contexts: float, heads: int, C: int, R: int, itemsize: int) -> Work:

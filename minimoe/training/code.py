@@ -64,10 +64,8 @@ def read_files(root: Path | None = None, tests: bool = False) -> dict[str, str]:
     texts = {path: _read(root / path) for path in list_files(root, tests)}
     files = {path: text for path, text in texts.items() if text}
     if not files:
-        raise MinimoeError(
-            f"no Python sources in {root}; use a Python that is installed with its library's "
-            ".py files"
-        )
+        missing = "test files (build the corpus --without-tests)" if tests else "sources"
+        raise MinimoeError(f"no Python {missing} in {root}: use a Python that installs them")
     return files
 
 

@@ -24,33 +24,33 @@ from minimoe.training import chat, code, records, story
 
 DOMAINS = ("code", "story", "chat", "json")
 GENERATORS = {"story": story, "chat": chat, "json": records}
-FULL = {"copies": 4, "story": 6_000_000, "chat": 10_000_000, "json": 6_000_000, "heldout": 200_000}
-SMALL = {"copies": 0, "story": 150_000, "chat": 150_000, "json": 150_000, "heldout": 20_000}
-SIZES = {"full": FULL, "small": SMALL}
+# Copies of each file besides the original (None: do not read them); tokens of the other domains.
+SIZES = {
+    "full": {"copies": 4, "test_copies": 1, "story": 6_000_000, "chat": 10_000_000,
+             "json": 6_000_000, "heldout": 200_000},
+    "small": {"copies": 0, "test_copies": None, "story": 150_000, "chat": 150_000,
+              "json": 150_000, "heldout": 20_000},
+}  # fmt: skip
 SMALL_CODE_FILES = 60
 DEFAULT_TOKENIZER = Path(__file__).parents[2] / "data" / "tiny-moe"
 BATCH = 256  # documents encoded at once
 
 
 def build_corpus(
-    tokenizer: Tokenizer,
-    size: str = "full",
-    seed: int = 0,
-    copies: int | None = None,
-    test_copies: int | None = None,
+    tokenizer: Tokenizer, size: str = "full", seed: int = 0, tests: bool = True
 ) -> dict:
     """{"code_train": uint16 [tokens], ..., "meta": dict}. MinimoeError for an unknown size.
 
     Args:
-        copies: renamed copies of each library file; None takes the size's own number.
-        test_copies: read the library's test files as well, with so many copies; None leaves them.
+        tests: the full size reads the library's test files too, about twice the library itself;
+            False leaves them, for a Python that is installed without them.
     """
     if size not in SIZES:
         raise MinimoeError(f"size {size!r} is not known; use one of {', '.join(SIZES)}")
     plan, corpus = SIZES[size], {}
-    copies = plan["copies"] if copies is None else copies
+    test_copies = plan["test_copies"] if tests else None
     train, held_out = _code_files(size)
-    documents = code.renamed_copies(train, copies, random.Random(f"code {seed}"))
+    documents = code.renamed_copies(train, plan["copies"], random.Random(f"code {seed}"))
     if test_copies is not None:
         documents = chain(documents, _test_documents(test_copies, seed))
     corpus["code_train"] = _encode(tokenizer, documents)
@@ -63,7 +63,7 @@ def build_corpus(
     corpus["meta"] = {
         "size": size,
         "seed": seed,
-        "copies": copies,
+        "copies": plan["copies"],
         "test_copies": test_copies,
         "python": platform.python_version(),
         "vocab_size": tokenizer.vocab_size,
@@ -138,15 +138,13 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, default=DEFAULT_TOKENIZER)
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--copies", type=int, help="renamed copies of each library file")
     parser.add_argument(
-        "--test-copies", type=int, help="read the library's tests too, copied so often"
+        "--without-tests", action="store_true", help="do not read the library's test files"
     )
     args = parser.parse_args()
     start = time.perf_counter()
-    corpus = build_corpus(
-        Tokenizer(args.tokenizer), args.size, args.seed, args.copies, args.test_copies
-    )
+    tokenizer = Tokenizer(args.tokenizer)
+    corpus = build_corpus(tokenizer, args.size, args.seed, tests=not args.without_tests)
     save_corpus(corpus, args.out / "corpus.npz")
     for key, count in corpus["meta"]["tokens"].items():
         print(f"{key:15} {count:>12,} tokens")

@@ -152,7 +152,7 @@ def test_context_limit_ends_a_request(make_engine):
         ([5] * 256, "the prompt has 256 tokens and max_model_len is 256: shorten it to 255"),
         ([5, 2048], "token id 2048 is not in 0..2047"),
         ([5, -1], "token id -1"),
-        ([5, 1.5], "token id 1.5"),
+        ([5, 1.5], "token id 1.5 of the prompt is not a whole number"),
     ],
     ids=["empty text", "empty ids", "too long", "too large", "negative", "no int"],
 )

@@ -24,6 +24,11 @@ def test_experts_count_distinct_not_rows():
     assert twice.bytes == once.bytes and twice.flops == 2 * once.flops
 
 
+def test_activations_by_hand():
+    # 6 rows, D = 5, F = 7: in 5, hidden 7 twice, out 5 twice, result 5; two bytes each
+    assert r.expert_activations(6, 5, 7, 2) == 6 * (5 + 14 + 10 + 5) * 2
+
+
 def test_attention_by_hand():
     # one position, 6 heads, C = 64, R = 16: scores over 80 values, output over 64
     work = r.attention_decode(1, 6, 64, 16, 4)

@@ -33,6 +33,8 @@ def test_unreadable_files_are_left_out(tmp_path):
 def test_no_library(tmp_path):
     with pytest.raises(MinimoeError, match="no Python sources in"):
         code.read_files(tmp_path)
+    with pytest.raises(MinimoeError, match="--without-tests"):
+        code.read_files(tmp_path, tests=True)
 
 
 def test_split_is_fixed_and_disjoint():

@@ -6,7 +6,7 @@ import pytest
 from minimoe.config import SHIPPED
 from minimoe.errors import MinimoeError
 from minimoe.tokenizer import Tokenizer
-from minimoe.training.corpus import DOMAINS, SMALL, build_corpus, load_corpus, save_corpus
+from minimoe.training.corpus import DOMAINS, SIZES, build_corpus, load_corpus, save_corpus
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def test_small_corpus(small, tokenizer):
         assert train.dtype == held_out.dtype == np.uint16
         assert train[0] == held_out[0] == tokenizer.bos_id
         assert train.max() < tokenizer.vocab_size and len(train) > 5 * len(held_out) / 2
-    assert len(small["chat_train"]) == SMALL["chat"]
+    assert len(small["chat_train"]) == SIZES["small"]["chat"]
     assert small["meta"]["tokens"]["json_train"] == len(small["json_train"])
 
 
