@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from importlib import import_module
 
@@ -29,6 +30,9 @@ def main(argv: list[str] | None = None) -> int:
         return _run(args)
     except ValueError as error:
         return _complain(str(error))
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (nothing more can be written)
+        return 141
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

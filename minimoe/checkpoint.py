@@ -5,11 +5,12 @@ expert's matrices are tensors of their own there; here they are slices of one st
 """
 
 import json
+import re
 import struct
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from minimoe.config import SHIPPED, ModelConfig
@@ -128,14 +129,21 @@ def load_checkpoint(
 
 def _weight_files(folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    else:
-        names = ["model.safetensors"]
+    names = _shard_names(index) if index.is_file() else ["model.safetensors"]
     for name in names:
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder}: file {name} is missing: copy the whole checkpoint")
     return [folder / name for name in names]
+
+
+def _shard_names(index: Path) -> list[str]:
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        names = []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise CheckpointError(f"{index}: no weight_map from tensors to files: copy it again")
+    return names
 
 
 def _check_not_truncated(file: Path) -> None:
@@ -146,33 +154,44 @@ def _check_not_truncated(file: Path) -> None:
         header = stream.read(length) if length < size else b""
     try:
         entries = json.loads(header)
-    except ValueError:
+        ends = {n: e["data_offsets"][1] for n, e in entries.items() if n != "__metadata__"}
+        cut = [name for name, end in ends.items() if 8 + length + end > size]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise CheckpointError(f"{file}: the header is damaged: copy the file again") from None
-    for name, entry in entries.items():
-        if name != "__metadata__" and 8 + length + entry["data_offsets"][1] > size:
-            raise CheckpointError(f"{file}: tensor {name} is cut off: copy the file again")
+    if cut:
+        raise CheckpointError(f"{file}: tensor {cut[0]} is cut off: copy the file again")
 
 
 def _copy_tensors(file: Path, missing: dict[str, torch.Tensor], config: ModelConfig) -> None:
     """Copy each tensor of one file into its place and strike its name from `missing`."""
-    with safe_open(file, framework="pt") as tensors:
-        for name in tensors.keys():  # noqa: SIM118 (not a dict)
-            if _is_ignored(name, config):
-                continue
-            if name not in missing:
-                raise CheckpointError(f"{file}: tensor {name} is not part of this architecture")
-            target, value = missing.pop(name), tensors.get_tensor(name)
-            if target.shape != value.shape:
-                raise CheckpointError(
-                    f"{file}: tensor {name} has shape {list(value.shape)}, "
-                    f"but config.json asks for {list(target.shape)}"
-                )
-            target.copy_(value)
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 (not a dict)
+                if not _is_ignored(name, config):
+                    _copy_tensor(file, name, tensors.get_tensor(name), missing)
+    except SafetensorError as error:
+        raise CheckpointError(f"{file}: {error}: copy the file again") from None
+
+
+def _copy_tensor(file: Path, name: str, value: torch.Tensor, missing: dict) -> None:
+    if name not in missing:
+        raise CheckpointError(
+            f"{file}: tensor {name} is not part of this architecture, or is there twice"
+        )
+    target = missing.pop(name)
+    if target.shape != value.shape:
+        raise CheckpointError(
+            f"{file}: tensor {name} has shape {list(value.shape)}, "
+            f"but config.json asks for {list(target.shape)}"
+        )
+    if not value.is_floating_point():
+        raise CheckpointError(f"{file}: tensor {name} is {value.dtype}: it must be floating point")
+    target.copy_(value)
 
 
 def _is_ignored(name: str, config: ModelConfig) -> bool:
     """Multi-token-prediction layers come after the last layer; tied heads are stored twice."""
-    parts = name.split(".")
-    beyond = parts[1] == "layers" and int(parts[2]) >= config.num_hidden_layers
+    layer = re.match(r"model\.layers\.(\d+)\.", name)
+    beyond = layer is not None and int(layer[1]) >= config.num_hidden_layers
     tied = config.tie_word_embeddings and name == "lm_head.weight"
     return beyond or tied or name.endswith("rotary_emb.inv_freq")

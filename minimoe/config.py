@@ -9,6 +9,25 @@ from minimoe.errors import CheckpointError
 REPO = Path(__file__).resolve().parent.parent
 SHIPPED = REPO / "data"
 
+COUNTS = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "n_shared_experts",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "n_group",
+    "topk_group",
+    "first_k_dense_replace",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "max_position_embeddings",
+)
 TINY = {
     "vocab_size": 2048,
     "hidden_size": 192,
@@ -66,7 +85,7 @@ class ModelConfig:
     rope_scaling: dict | None = None  # YaRN: factor, original_max_position_embeddings, ...
     tie_word_embeddings: bool = False
     bos_token_id: int | None = 0
-    eos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 1
 
     @classmethod
     def tiny(cls, **changes) -> "ModelConfig":
@@ -99,8 +118,10 @@ class ModelConfig:
             raise CheckpointError(f"no config.json in {folder}: give a Hugging Face model folder")
         try:
             raw = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+        except ValueError as error:  # not JSON, or not text
             raise CheckpointError(f"{path} is not valid JSON ({error}): write it again") from None
+        if not isinstance(raw, dict):
+            raise CheckpointError(f"{path} holds no JSON object: write it again")
         _refuse_other_architectures(raw, path)
         raw["rope_theta"], raw["rope_scaling"] = _rope(raw, path)
         known = {field.name for field in fields(cls)}
@@ -127,31 +148,59 @@ class ModelConfig:
 
     def validate(self) -> None:
         """Raise CheckpointError for a shape that no model can have."""
-        if self.num_experts_per_tok > self.n_routed_experts:
-            raise CheckpointError(
-                f"num_experts_per_tok {self.num_experts_per_tok} exceeds n_routed_experts "
-                f"{self.n_routed_experts}: choose at most as many experts as there are"
-            )
+        for name in COUNTS:
+            value = getattr(self, name)
+            least = 0 if name == "first_k_dense_replace" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise CheckpointError(f"{name} is {value!r}: it must be a whole number >= {least}")
+        for name in ("rms_norm_eps", "rope_theta", "routed_scaling_factor"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not value > 0:
+                raise CheckpointError(f"{name} is {value!r}: it must be a number above 0")
+        rank = self.q_lora_rank
+        if rank is not None and not (isinstance(rank, int) and rank > 0):
+            raise CheckpointError(f"q_lora_rank is {rank!r}: it must be 1 or more, or null")
+        self._check_fit()
+
+    def _check_fit(self) -> None:
+        """Fields that must agree with each other."""
+        _at_most(self, "num_experts_per_tok", "n_routed_experts")
+        _at_most(self, "topk_group", "n_group")
         if self.n_routed_experts % self.n_group:
             raise CheckpointError(
                 f"n_routed_experts {self.n_routed_experts} is not a multiple of n_group "
                 f"{self.n_group}: groups must be equal"
             )
-        if self.qk_rope_head_dim % 2:
+        eligible = self.n_routed_experts // self.n_group * self.topk_group
+        if self.num_experts_per_tok > eligible:
             raise CheckpointError(
-                f"qk_rope_head_dim {self.qk_rope_head_dim} is odd: rotary pairs need an even width"
+                f"num_experts_per_tok {self.num_experts_per_tok} exceeds the {eligible} experts of "
+                f"topk_group {self.topk_group} groups: raise topk_group"
             )
+        for name in ("qk_rope_head_dim", "qk_nope_head_dim", "kv_lora_rank"):
+            if getattr(self, name) % 2:
+                raise CheckpointError(
+                    f"{name} {getattr(self, name)} is odd: rotary pairs need even widths"
+                )
+
+
+def _at_most(config: ModelConfig, name: str, limit: str) -> None:
+    value, most = getattr(config, name), getattr(config, limit)
+    if value > most:
+        raise CheckpointError(f"{name} {value} exceeds {limit} {most}: lower it")
 
 
 def _rope(raw: dict, path: Path) -> tuple[float, dict | None]:
     """Base and YaRN settings; transformers 5 keeps both in `rope_parameters`, older files apart."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    theta = float(rope.get("rope_theta", raw.get("rope_theta", 10000.0)))
+    theta = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return theta, None
     if kind != "yarn":
         raise CheckpointError(f"{path}: rope type {kind!r} is not supported, use default or yarn")
+    if not isinstance(rope.get("factor"), int | float):
+        raise CheckpointError(f"{path}: yarn needs a number as factor, not {rope.get('factor')!r}")
     trained = raw.get("max_position_embeddings", ModelConfig.max_position_embeddings)
     return theta, {"original_max_position_embeddings": trained, **rope, "rope_type": "yarn"}
 
@@ -162,7 +211,14 @@ def _refuse_other_architectures(raw: dict, path: Path) -> None:
         raise CheckpointError(f"{path}: model_type {kind!r} is not supported, use 'deepseek_v3'")
     if raw.get("quantization_config"):
         raise CheckpointError(f"{path}: quantized weights are not supported, convert to bfloat16")
-    fixed = {"hidden_act": "silu", "attention_bias": False, "rope_interleave": True}
+    fixed = {
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "rope_interleave": True,
+        "scoring_func": "sigmoid",
+        "topk_method": "noaux_tc",
+        "moe_layer_freq": 1,
+    }
     for name, value in fixed.items():
         if raw.get(name, value) != value:
             raise CheckpointError(f"{path}: {name} {raw[name]!r} is not supported, use {value!r}")

@@ -49,6 +49,8 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise MinimoeError(f"the text to encode is a {type(text).__name__}; pass a str")
+        if not text.isascii() and text.encode("utf-8", "ignore").decode() != text:
+            raise MinimoeError("the text has a lone surrogate, which is no character; remove it")
         self.backend.encode_special_tokens = not parse_special
         ids = self.backend.encode(text, add_special_tokens=False).ids
         return [self.bos_id, *ids] if bos else ids

@@ -2,6 +2,8 @@
 
 from minimoe.bench.compare import compare
 from minimoe.bench.prompts import mixed_prompts
+from minimoe.checkpoint import checkpoint_folder
+from minimoe.config import ModelConfig
 from minimoe.errors import MinimoeError
 
 
@@ -45,8 +47,12 @@ def main(args) -> dict:
 
 def run_cases(args, cases: list[dict], tokens: list[int]) -> tuple[list[dict], dict]:
     """Measure the cases on both sides; `tokens` is what each case counts."""
-    if args.rounds < 1 or min(tokens) < 1:
-        raise MinimoeError("batch, tokens and rounds must each be 1 or more")
+    if args.rounds < 1 or args.threads < 1 or min(tokens) < 1:
+        raise MinimoeError("batch, tokens, threads and rounds must each be 1 or more")
+    limit = ModelConfig.load(checkpoint_folder(args.model)).max_position_embeddings
+    longest = max(len(case["prompts"][0]) + case["new_tokens"] for case in cases)
+    if longest > limit:
+        raise MinimoeError(f"{longest} tokens a request exceed the model's {limit}: use fewer")
     job = {name: getattr(args, name) for name in ("model", "device", "dtype", "threads")}
     job["graphs"] = getattr(args, "graphs", True)
     result = compare({**job, "cases": cases}, args.rounds, args.against)

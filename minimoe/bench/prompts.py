@@ -6,6 +6,7 @@ from itertools import chain, cycle, islice
 
 from minimoe.checkpoint import checkpoint_folder
 from minimoe.config import SHIPPED
+from minimoe.errors import MinimoeError
 from minimoe.tokenizer import Tokenizer
 
 PROMPTS = SHIPPED / "prompts.json"
@@ -19,6 +20,8 @@ def domain_prompts() -> dict[str, list[str]]:
 
 def mixed_prompts(model: str, count: int, tokens: int) -> list[list[int]]:
     """`count` prompts of exactly `tokens` ids, the domains in turn, no two alike."""
+    if count < 1 or tokens < 1:
+        raise MinimoeError(f"{count} prompts of {tokens} tokens: both must be 1 or more")
     tokenizer = Tokenizer(checkpoint_folder(model))
     texts = [text for group in zip(*domain_prompts().values(), strict=True) for text in group]
     ids = [tokenizer.encode(text) for text in texts]

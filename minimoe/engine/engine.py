@@ -12,7 +12,7 @@ from minimoe.engine.outputs import CompletionOutput, RequestOutput
 from minimoe.engine.params import SamplingParams
 from minimoe.engine.runner import Runner
 from minimoe.engine.sampler import sample, top_logprobs
-from minimoe.engine.scheduler import Scheduler
+from minimoe.engine.scheduler import Scheduled, Scheduler
 from minimoe.engine.sequence import Sequence
 from minimoe.engine.text import TextOutput
 from minimoe.errors import EngineError, MinimoeError
@@ -30,6 +30,14 @@ class Request:
     seq: Sequence
     text: TextOutput
     prompt: str | None
+
+    def raise_error(self) -> None:
+        """Raise EngineError if the request ended by one."""
+        if self.seq.finish_reason == "error":
+            raise EngineError(
+                f"logits of request {self.seq.request_id!r} are not finite numbers: the weights "
+                "are damaged or the dtype overflows; try dtype='float32'"
+            )
 
     def output(self) -> RequestOutput:
         """The request's state so far."""
@@ -69,7 +77,8 @@ class Engine:
     ):
         self.tokenizer = tokenizer
         self.max_model_len = max_model_len
-        self.eos_id = model.config.eos_token_id
+        eos = model.config.eos_token_id
+        self.eos_ids = set(eos if isinstance(eos, list) else [eos])
         self.vocab_size = model.config.vocab_size
         self.pool = BlockPool(num_blocks)
         self.scheduler = Scheduler(self.pool, BLOCK_SIZE, max_num_seqs, max_num_batched_tokens)
@@ -91,6 +100,8 @@ class Engine:
     ) -> Request:
         """Queue a request. Raises MinimoeError for a prompt that can never be served."""
         params = params or SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise MinimoeError(f"params is a {type(params).__name__}: give SamplingParams")
         if request_id in self._requests:
             raise MinimoeError(f"request id {request_id!r} is in use: choose another")
         ids = self._prompt_ids(prompt)
@@ -98,15 +109,15 @@ class Engine:
             request_id=request_id,
             prompt_ids=ids,
             params=params,
-            seed=self._draw_seed() if params.seed is None else params.seed,
             max_total=self._max_total(ids, params),
+            seed=self._draw_seed() if params.seed is None else params.seed,
             arrival=self._arrivals,
         )
         self._arrivals += 1
         text = TextOutput(self.tokenizer, params.stop)
-        given = prompt if isinstance(prompt, str) else None
-        request = self._requests[request_id] = Request(seq, text, given)
+        request = Request(seq, text, prompt if isinstance(prompt, str) else None)
         self.scheduler.add(seq)
+        self._requests[request_id] = request
         return request
 
     def has_unfinished_requests(self) -> bool:
@@ -114,20 +125,32 @@ class Engine:
 
     def abort_request(self, request_id: str) -> None:
         """End a request now and free its blocks; an id that is not known is no error."""
-        request = self._requests.pop(request_id, None)
-        if request is not None:
-            self.scheduler.finish(request.seq, "abort")
+        if request_id in self._requests:
+            self._end(self._requests[request_id].seq, "abort")
+
+    def _end(self, seq: Sequence, reason: str) -> None:
+        self.scheduler.finish(seq, reason)
+        del self._requests[seq.request_id]
 
     def step(self) -> list[RequestOutput]:
         """One forward pass; gives the requests that got a token, finished ones for the last time.
 
-        Raises EngineError when a request's logits are not numbers. That request is aborted; the
-        others keep the token they got, and go on with the next step.
+        A request whose logits are not numbers ends with finish reason "error"; the others go on.
+        Should anything else fail, the step's requests are aborted before the exception goes on.
         """
         scheduled = self.scheduler.schedule()
         if not scheduled:
             return []
+        try:
+            return self._run(scheduled)
+        except BaseException:
+            for seq, _ in scheduled:
+                self.abort_request(seq.request_id)
+            raise
+
+    def _run(self, scheduled: Scheduled) -> list[RequestOutput]:
         start = time.perf_counter()
+        self.runner.clear(self.scheduler.take_new_blocks())
         logits, finishing = self.runner.run(scheduled)
         for seq, count in scheduled:
             seq.num_computed += count
@@ -143,9 +166,7 @@ class Engine:
     def _add_tokens(self, logits: torch.Tensor, finishing: list[Sequence]) -> list[RequestOutput]:
         logits, finishing, broken = self._split_broken(logits, finishing)
         outputs = self._append_tokens(logits, finishing) if finishing else []
-        if broken:
-            self._abort_broken(broken)
-        return outputs
+        return outputs + [self._end_broken(seq) for seq in broken]
 
     def _append_tokens(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[RequestOutput]:
         positions = [len(seq.tokens) for seq in seqs]
@@ -168,16 +189,14 @@ class Engine:
         if reason:
             request.text.finish()
             seq.metrics.finished = now
-            self.scheduler.finish(seq, reason)
-        if reason:
-            del self._requests[seq.request_id]
+            self._end(seq, reason)
         return request.output()
 
     def _finish_reason(self, seq: Sequence, token: int, stopped: bool) -> str | None:
         params = seq.params
         if stopped or token in params.stop_token_ids:
             return "stop"
-        if token == self.eos_id and not params.ignore_eos:
+        if token in self.eos_ids and not params.ignore_eos:
             return "stop"
         return "length" if len(seq.tokens) >= seq.max_total else None
 
@@ -190,17 +209,13 @@ class Engine:
         kept = [seq for seq, fine in zip(seqs, good, strict=True) if fine]
         return logits[torch.tensor(good, device=logits.device)], kept, broken
 
-    def _abort_broken(self, broken: list[Sequence]) -> None:
-        for seq in broken:
-            if self.reuse:
-                self.reuse.discard(seq.blocks)
-            self.runner.clear([b for b in seq.blocks if self.pool.refs[b] == 1])
-            self.abort_request(seq.request_id)
-        names = ", ".join(repr(seq.request_id) for seq in broken)
-        raise EngineError(
-            f"logits of request {names} are not finite numbers: the weights are damaged or the "
-            "dtype overflows; try dtype='float32'"
-        )
+    def _end_broken(self, seq: Sequence) -> RequestOutput:
+        """Its KV rows may not be numbers either: nobody may find them as a prefix."""
+        request = self._requests[seq.request_id]
+        if self.reuse:
+            self.reuse.discard(seq.blocks)
+        self._end(seq, "error")
+        return request.output()
 
     def _draw_seed(self) -> int:
         return int(torch.randint(2**62, (), generator=self._seeds))

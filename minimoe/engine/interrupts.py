@@ -1,5 +1,6 @@
 """Ctrl-C between steps, not inside one: no block is half handed out when it strikes."""
 
+import os
 import signal
 import threading
 
@@ -14,7 +15,8 @@ class Interrupts:
         self._caught = None
         self._main = threading.current_thread() is threading.main_thread()
         if self._main:
-            self._previous = signal.signal(signal.SIGINT, self._catch)
+            # None: a handler that was not set from Python, which cannot be put back
+            self._previous = signal.signal(signal.SIGINT, self._catch) or signal.SIG_DFL
         return self
 
     def _catch(self, *args) -> None:
@@ -22,10 +24,14 @@ class Interrupts:
 
     def deliver(self) -> None:
         """Let the handler that was there before have the signal, if one has come."""
-        if self._caught is not None:
-            args, self._caught = self._caught, None
-            if callable(self._previous):
-                self._previous(*args)
+        if self._caught is None:
+            return
+        args, self._caught = self._caught, None
+        if callable(self._previous):
+            self._previous(*args)
+        elif self._previous is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
 
     def __exit__(self, *error) -> None:
         if self._main:

@@ -1,6 +1,7 @@
 """`LLM`: the public face. Load a model, generate, chat, stream."""
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
@@ -106,21 +107,26 @@ class LLM:
         """Complete prompts, each a text or a list of token ids; results in the same order.
 
         If anything fails, Ctrl-C included, all requests of this call are aborted and their blocks
-        freed before the exception goes on.
+        freed before the exception goes on. Raises MinimoeError for a bad prompt, EngineError when
+        logits are not numbers.
         """
         prompts = _as_prompts(prompts)
+        pairs = list(zip(prompts, _per_prompt(params, prompts), strict=True))
         requests: list[Request] = []
-        try:
-            for prompt, one in zip(prompts, _per_prompt(params, prompts), strict=True):
-                name = f"generate-{next(self._ids)}"
-                requests.append(self.engine.add_request(name, prompt, one))
-            with Interrupts() as interrupts:
+        with Interrupts() as interrupts:
+            try:
+                for prompt, one in pairs:
+                    requests.append(
+                        self.engine.add_request(f"generate-{next(self._ids)}", prompt, one)
+                    )
                 while not all(request.seq.finished for request in requests):
                     self.engine.step()
                     interrupts.deliver()
-        finally:
-            for request in requests:
-                self.engine.abort_request(request.seq.request_id)  # unless it has finished
+            finally:
+                for request in requests:
+                    self.engine.abort_request(request.seq.request_id)  # unless it has finished
+        for request in requests:
+            request.raise_error()
         return [request.output() for request in requests]
 
     def chat(self, messages: list, params=None) -> list[RequestOutput]:
@@ -129,7 +135,9 @@ class LLM:
         Args:
             messages: [{"role": "user" | "assistant", "content": str}], or a list of such lists.
         """
-        several = bool(messages) and isinstance(messages[0], list)
+        if not isinstance(messages, list | tuple):
+            raise MinimoeError(f"messages is a {type(messages).__name__}: give a list of dicts")
+        several = bool(messages) and isinstance(messages[0], list | tuple)
         prompts = [self.tokenizer.chat_ids(one) for one in (messages if several else [messages])]
         return self.generate(prompts, params)
 
@@ -143,9 +151,10 @@ class LLM:
         self, prompt: str | list[int], params: SamplingParams | None = None
     ) -> Iterator[tuple[str, RequestOutput]]:
         """Like `stream`, with the request's state so far beside each piece of text."""
-        request = self.engine.add_request(f"stream-{next(self._ids)}", prompt, params)
-        stream = self._stream(request)
-        next(stream)  # now it is inside its `try`: dropping it unread ends the request too
+        with Interrupts():
+            request = self.engine.add_request(f"stream-{next(self._ids)}", prompt, params)
+            stream = self._stream(request)
+            next(stream)  # now it is inside its `try`: dropping it unread ends the request too
         return stream
 
     def _stream(self, request: Request) -> Iterator[tuple[str, RequestOutput]]:
@@ -157,11 +166,13 @@ class LLM:
                 if not seq.finished:
                     with Interrupts():
                         self.engine.step()
+                request.raise_error()
                 if len(seq.tokens) > max(shown, len(seq.prompt_ids)) or seq.finished:
+                    shown = len(seq.tokens)  # before the yield: others may add tokens meanwhile
                     yield request.text.take(final=seq.finished), request.output()
-                    shown = len(seq.tokens)
         finally:
-            self.engine.abort_request(seq.request_id)
+            with Interrupts():
+                self.engine.abort_request(seq.request_id)
 
     def close(self) -> None:
         """Write what is still to be stored and end the store's writer. Only a store needs it."""
@@ -190,11 +201,15 @@ def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: st
 def _device(device: str | None) -> str:
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    kind = str(device).split(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise MinimoeError(f"device is {device!r}: it must be 'cpu' or 'cuda'")
-    if kind == "cuda" and not torch.cuda.is_available():
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise MinimoeError(f"device is {str(device)!r}: it must be 'cpu', 'cuda' or 'cuda:N'")
+    if str(device) == "cpu":
+        return "cpu"
+    if not torch.cuda.is_available():
         raise MinimoeError("device is 'cuda' and this torch sees no CUDA GPU: use device='cpu'")
+    number = int(str(device).partition(":")[2] or 0)
+    if number >= torch.cuda.device_count():
+        raise MinimoeError(f"device is {device!r} and there are {torch.cuda.device_count()} GPUs")
     return str(device)
 
 
@@ -206,8 +221,8 @@ def _dtype(name: str) -> torch.dtype:
 
 def _require_positive(**values: int | None) -> None:
     for name, value in values.items():
-        if value is not None and value < 1:
-            raise MinimoeError(f"{name} is {value}: it must be 1 or more")
+        if value is not None and not (isinstance(value, int) and value >= 1):
+            raise MinimoeError(f"{name} is {value!r}: it must be a whole number of 1 or more")
 
 
 def _pool_blocks(model: ServingModel, max_model_len: int, max_num_seqs: int) -> int:
@@ -236,6 +251,8 @@ def _as_prompts(prompts) -> list:
 def _per_prompt(params, prompts: list) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * len(prompts)
+    if not isinstance(params, list | tuple):
+        raise MinimoeError(f"params is a {type(params).__name__}: give SamplingParams")
     if len(params) != len(prompts):
         raise MinimoeError(
             f"{len(params)} sampling params for {len(prompts)} prompts: give one, or one a prompt"

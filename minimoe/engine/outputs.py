@@ -11,7 +11,7 @@ class CompletionOutput:
 
     text: str
     token_ids: list[int]
-    finish_reason: str | None  # "stop", "length" or "abort"; None while it runs
+    finish_reason: str | None  # "stop", "length", "abort", "error"; None before
     logprobs: list[dict[int, float]] | None = None
 
 

@@ -39,9 +39,10 @@ class SamplingParams:
     cache_salt: str | None = None
 
     def __post_init__(self):
-        self.stop = [self.stop] if isinstance(self.stop, str) else list(self.stop or [])
-        self.stop_token_ids = list(self.stop_token_ids or [])
-        self._check_numbers()
+        self.stop = [self.stop] if isinstance(self.stop, str) else _as_list("stop", self.stop)
+        self.stop_token_ids = _as_list("stop_token_ids", self.stop_token_ids)
+        self._check_counts()
+        self._check_shares()
         self._check_stops()
 
     @property
@@ -53,21 +54,27 @@ class SamplingParams:
         """True when some tokens may be cut before drawing."""
         return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
-    def _check_numbers(self) -> None:
-        if self.max_tokens is not None:
-            _require(self.max_tokens, "max_tokens", self.max_tokens >= 1, "1 or more")
+    def _check_counts(self) -> None:
+        counts = {
+            "max_tokens": (self.max_tokens, 1, 2**31, "1 or more, or None"),
+            "top_k": (self.top_k, -1, 2**31, "1 or more, or 0 for all tokens"),
+            "logprobs": (self.logprobs, 0, 2**31, "0 or more, or None"),
+            "seed": (self.seed, -(2**63), 2**63, "of at most 64 bits, or None"),
+        }
+        for name, (value, low, end, allowed) in counts.items():
+            optional = value is None and name != "top_k"
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            good = optional or (whole and low <= value < end)
+            _require(value, name, good, f"a whole number, {allowed}")
+
+    def _check_shares(self) -> None:
+        for name in ("temperature", "top_p", "min_p"):
+            value = getattr(self, name)
+            _require(value, name, isinstance(value, int | float), "a number")
         t = self.temperature
         _require(t, "temperature", math.isfinite(t) and t >= 0, "0 (greedy) or more, and finite")
-        _require(self.top_k, "top_k", self.top_k >= -1, "1 or more, or 0 for all tokens")
         _require(self.top_p, "top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         _require(self.min_p, "min_p", 0 <= self.min_p <= 1, "between 0 and 1")
-        salt = self.cache_salt
-        _require(salt, "cache_salt", salt is None or isinstance(salt, str), "a string, or None")
-        if self.logprobs is not None:
-            _require(self.logprobs, "logprobs", self.logprobs >= 0, "0 or more, or None")
-        if self.seed is not None:
-            in_range = isinstance(self.seed, int) and -(2**63) <= self.seed < 2**63
-            _require(self.seed, "seed", in_range, "a whole number of at most 64 bits")
 
     def _check_stops(self) -> None:
         for stop in self.stop:
@@ -75,6 +82,13 @@ class SamplingParams:
             _require(stop, "stop", good, "a non-empty string, or a list of such")
         for token in self.stop_token_ids:
             _require(token, "stop_token_ids", isinstance(token, int), "a list of token ids")
+        salt = self.cache_salt
+        _require(salt, "cache_salt", salt is None or isinstance(salt, str), "a string or None")
+
+
+def _as_list(name: str, value) -> list:
+    _require(value, name, value is None or isinstance(value, list | tuple), "a list")
+    return list(value or [])
 
 
 def _require(value, name: str, holds: bool, allowed: str) -> None:

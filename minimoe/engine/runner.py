@@ -38,7 +38,8 @@ class Runner:
         return model.forward(step, self.pages), finishing
 
     def clear(self, blocks: list[int]) -> None:
-        """Zero the pages of a request that went wrong: a NaN left there would spread, since a
-        masked position still takes part as 0 * NaN."""
-        for plane in self.kv.values():
-            plane[:, blocks] = 0
+        """Zero pages that change hands: were a NaN left there, it would spread, since a masked
+        position still takes part as 0 * NaN."""
+        if blocks:
+            for plane in self.kv.values():
+                plane[:, blocks] = 0

@@ -31,6 +31,7 @@ def probabilities(logits: torch.Tensor, params: list[SamplingParams]) -> torch.T
     """What each row of `logits [B, V]` is drawn from: `[B, V]`, float32 or wider, sums of 1."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     temperatures = wide.new_tensor([p.temperature for p in params])[:, None]
+    temperatures.clamp_(min=torch.finfo(wide.dtype).tiny)  # smaller ones would round to zero
     # Subtracting the maximum first keeps tiny temperatures from overflowing.
     shifted = (wide - wide.amax(-1, keepdim=True)) / temperatures
     p = torch.softmax(shifted, -1)
@@ -52,6 +53,7 @@ def _filter(p: torch.Tensor, params: list[SamplingParams]) -> torch.Tensor:
     before = sorted_p.cumsum(-1) - sorted_p  # probability of all likelier tokens
     keep = (before < top_p) | (top_p >= 1)
     keep &= sorted_p >= min_p * sorted_p[:, :1]
+    keep[:, 0] = True  # a top_p that rounds to zero still keeps the likeliest
     sorted_p *= keep
     sorted_p /= sorted_p.sum(-1, keepdim=True)
     return torch.zeros_like(p).scatter_(-1, order, sorted_p)

@@ -23,6 +23,7 @@ class Scheduler:
         self.reuse = None  # a `KVReuse`, where prefixes are to be shared
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self._new_blocks: list[int] = []
 
     def add(self, seq: Sequence) -> None:
         insort(self.waiting, seq, key=lambda s: s.arrival)
@@ -85,6 +86,12 @@ class Scheduler:
     def _grow(self, seq: Sequence, count: int) -> None:
         for _ in range(self._blocks_missing(seq, count)):
             seq.blocks.append(self.pool.allocate())
+            self._new_blocks.append(seq.blocks[-1])
+
+    def take_new_blocks(self) -> list[int]:
+        """Blocks handed out since the last call, which still hold what their last owner wrote."""
+        blocks, self._new_blocks = self._new_blocks, []
+        return blocks
 
     def _preempt(self, seq: Sequence) -> None:
         """Take the blocks away; the tokens made so far are kept and computed again later."""
@@ -95,6 +102,7 @@ class Scheduler:
 
     def _give_back(self, seq: Sequence) -> None:
         blocks, seq.blocks = seq.blocks, []
+        self._new_blocks = [block for block in self._new_blocks if block not in blocks]
         self.pool.release(blocks)
         seq.num_computed = seq.num_named = 0
 

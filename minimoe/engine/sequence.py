@@ -40,7 +40,7 @@ class Sequence:
     num_cached: int = 0  # prompt tokens found in the prefix cache
     block_keys: list = field(default_factory=list)  # of its full blocks, made by prefix reuse
     num_named: int = 0  # leading blocks that others can find
-    finish_reason: str | None = None  # "stop", "length" or "abort"
+    finish_reason: str | None = None  # "stop", "length", "abort" or "error"
     logprobs: list[dict[int, float]] = field(default_factory=list)
     metrics: Metrics = field(default_factory=Metrics)
 

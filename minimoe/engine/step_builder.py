@@ -62,12 +62,12 @@ def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
 
 
 def _block_table(short: Scheduled) -> list[int]:
-    """`[B * M]`, short tables padded with page 0, whose rows the mask hides."""
+    """`[B * M]`, short tables padded with the request's own last page; the mask hides it."""
     width = max(len(seq.blocks) for seq, _ in short)
     table = []
     for seq, _ in short:
         table += seq.blocks
-        table += [0] * (width - len(seq.blocks))
+        table += seq.blocks[-1:] * (width - len(seq.blocks))
     return table
 
 

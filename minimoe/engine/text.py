@@ -7,7 +7,7 @@ class TextOutput:
     """Feed it tokens; it knows the complete text so far and how much of it is safe to show."""
 
     def __init__(self, tokenizer: Tokenizer, stops: list[str]):
-        self._stream = tokenizer.stream()
+        self._stream, self._known = tokenizer.stream(), tokenizer.vocab_size
         self.stops = stops
         self.text = ""
         self.stopped = False
@@ -15,6 +15,8 @@ class TextOutput:
 
     def push(self, token: int) -> bool:
         """Add a token; True when a stop string is now complete, and the text ends before it."""
+        if token >= self._known:  # a model may have more rows than its tokenizer has tokens
+            return False
         return self._add(self._stream.push([token]))
 
     def finish(self) -> None:
@@ -25,11 +27,14 @@ class TextOutput:
     def _add(self, new: str) -> bool:
         searched = len(self.text)
         self.text += new
+        ends = []
         for stop in self.stops:
             # A stop string may have begun in the text of earlier tokens.
             at = self.text.find(stop, max(0, searched - len(stop) + 1))
             if at >= 0:
-                self.text, self.stopped = self.text[:at], True
+                ends.append((at + len(stop), at))
+        if ends:  # the one that is complete first counts, as if text came letter by letter
+            self.text, self.stopped = self.text[: min(ends)[1]], True
         return self.stopped
 
     def take(self, final: bool = False) -> str:

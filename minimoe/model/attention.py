@@ -52,7 +52,9 @@ class MLA(nn.Module):
 def causal_attention(q, k, v, scale: float) -> torch.Tensor:
     """`q, k [B, S, H, N + R]`, `v [B, S, H, v_head_dim]` to `[B, S, H, v_head_dim]`."""
     width = v.shape[-1]
-    v = nn.functional.pad(v, (0, q.shape[-1] - width))  # flash kernels want one head size for all
+    v = nn.functional.pad(
+        v, (0, max(0, q.shape[-1] - width))
+    )  # flash kernels want one head size for all
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
     return out.transpose(1, 2)[..., :width]

@@ -18,7 +18,7 @@ class ShortGroup:
 
     tokens: int  # they are the first `tokens` of the step's T
     requests: int  # B
-    block_table: torch.Tensor  # [B * M] pages of each request, padded with page 0
+    block_table: torch.Tensor  # [B * M] pages of each request, padded
     length: int  # S, the longest context of the group, new tokens included
     mask: torch.Tensor | None  # [B, L, S], 0 or -inf; None when everyone sees everything
     new_tokens: int  # L

@@ -71,7 +71,7 @@ def expanded_attention(q, k, v, scale: float):
     """One request's chunk: `q [L, H, N + R]` are the last L of S positions, `k [S, H, N + R]`,
     `v [S, H, v_head_dim]`. Gives `[L, H, v_head_dim]`."""
     L, S, width = q.shape[0], k.shape[0], v.shape[-1]
-    if width != q.shape[-1]:  # equal widths reach the fast kernel of a CPU
+    if width < q.shape[-1]:  # equal widths reach the fast kernel of a CPU
         v = F.pad(v, (0, q.shape[-1] - width))
     mask = None
     if L < S:  # the chunk's first token sees the S - L cached positions and itself

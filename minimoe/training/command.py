@@ -9,7 +9,7 @@ from minimoe.training.recipe import Recipe
 
 TOKENIZER = SHIPPED / "tiny-moe"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
-LAPTOP = {"rows": 8, "length": 256, "eval_every": 20}  # a step of about a second on two cores
+LAPTOP = {"rows": 8, "length": 256, "eval_every": 10}  # a step of about a second on two cores
 
 
 def add_arguments(parser) -> None:
@@ -23,7 +23,9 @@ def add_arguments(parser) -> None:
     parser.add_argument("--length", type=int, help="tokens in a sequence")
     parser.add_argument("--lr", type=float, help="peak learning rate of both optimizers")
     parser.add_argument("--dropout", type=float, help="share of values dropped")
-    parser.add_argument("--eval-every", type=int, help="steps between held-out measurements")
+    parser.add_argument(
+        "--eval-every", type=int, help="with --steps: steps between held-out measurements"
+    )
     parser.add_argument("--seed", type=int, help="of weights, rows and dropout (default 0)")
     parser.add_argument("--no-compile", action="store_true", help="do without torch.compile")
     parser.add_argument("--state", help="file to resume from, written as training goes on")

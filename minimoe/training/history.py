@@ -15,6 +15,7 @@ from minimoe.training.evaluate import balance_report, expert_usage, held_out_los
 from minimoe.training.trainer import Trainer
 
 HELD_OUT_TOKENS = {"cuda": 65_536, "cpu": 4_096}  # measured per domain, each time
+POINTS = 12  # on the curve of a run by the clock; a run by steps has one every `eval_every`
 
 
 class History:
@@ -41,6 +42,15 @@ class History:
         self.losses = self.losses + step["rows"]
         self.load = self.load + step["load"]
         self.steps += 1
+
+    def due(self) -> bool:
+        """Whether it is time to measure: first step, last step, and evenly in between."""
+        trainer, recipe = self.trainer, self.trainer.recipe
+        if trainer.done == 1 or trainer.progress >= 1:
+            return True
+        if recipe.minutes is None:
+            return trainer.done % recipe.eval_every == 0
+        return trainer.progress >= len(self.curve) / POINTS
 
     def measure(self) -> dict:
         """Add a point to the curve; keep the weights if they are the best so far."""

@@ -32,7 +32,7 @@ def train(config: ModelConfig, corpus: dict, recipe: Recipe, out: str | Path, de
     history.resume()
     while trainer.progress < 1:
         history.add(trainer.step())
-        if trainer.done % recipe.eval_every == 0 or trainer.done == 1 or trainer.progress >= 1:
+        if history.due():
             history.measure()
         if report:
             report(trainer, history)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from minimoe.engine.params import SamplingParams
-from minimoe.errors import EngineError, MinimoeError
+from minimoe.errors import MinimoeError
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 
@@ -117,7 +117,7 @@ def test_stop_token_and_eos(make_engine):
     params = SamplingParams(max_tokens=8, temperature=0, stop_token_ids=[ids[3]], ignore_eos=True)
     stopped = run(engine, [prompt], params)[0].outputs[0]
     assert (stopped.token_ids, stopped.finish_reason) == (ids[:cut], "stop")
-    engine.eos_id = ids[3]
+    engine.eos_ids = {ids[3]}
     params = SamplingParams(max_tokens=8, temperature=0)
     assert run(engine, [prompt], params)[0].outputs[0].token_ids == ids[:cut]
     ignored = SamplingParams(max_tokens=8, **GREEDY)
@@ -185,27 +185,57 @@ def test_ids_in_use_and_aborts(make_engine):
     assert_idle(engine)
 
 
-def test_nan_logits_abort_that_request_only(make_engine, serving_model):
-    """A broken token's page is wiped: whoever gets the page next must not meet the NaN."""
-    engine = make_engine(num_blocks=8)
-    params = SamplingParams(max_tokens=6, **GREEDY)
-    expected = run(engine, [[9] * 20], params)[0].outputs[0].token_ids
+@pytest.fixture
+def broken_token(serving_model):
+    """Token 777 gives logits that are not numbers, until the test puts it right again."""
     row = serving_model.embed[777].clone()
     serving_model.embed[777] = torch.nan
-    try:
-        engine.add_request("bad", [777] * 20, params)
-        engine.add_request("good", [9] * 20, params)
-        with pytest.raises(EngineError, match="request 'bad' are not finite"):
-            engine.step()
-        tokens = []
-        while engine.has_unfinished_requests():
-            tokens = engine.step()[0].outputs[0].token_ids
-        assert tokens == expected
-    finally:
+
+    def mend():
         serving_model.embed[777] = row
+
+    yield mend
+    mend()
+
+
+@pytest.mark.parametrize("length", [20, 80])  # 80 takes two steps, the first without logits
+def test_logits_that_are_no_numbers_end_their_request_only(make_engine, broken_token, length):
+    params = SamplingParams(max_tokens=6, **GREEDY)
+    expected = run(make_engine(), [[9] * 3], params)[0].outputs[0].token_ids
+    engine = make_engine(num_blocks=8)
+    bad, good = run(engine, [[777] * length, [9] * 3], params)
+    assert (bad.outputs[0].finish_reason, bad.outputs[0].token_ids) == ("error", [])
+    assert good.outputs[0].token_ids == expected
+    broken_token()
+    for out in run(engine, [[9] * 3] * 5, params):  # on the pages that held the broken rows
+        assert out.outputs[0].token_ids == expected
+
+
+def test_pages_of_an_aborted_broken_request_do_no_harm(make_engine, broken_token):
+    engine = make_engine(num_blocks=8)
+    engine.add_request("bad", [777] * 80, SamplingParams(max_tokens=3))
+    engine.step()
+    engine.abort_request("bad")
+    broken_token()
+    outputs = run(engine, [[9] * 18, [19] * 3], SamplingParams(max_tokens=3, **GREEDY))
+    assert all(out.outputs[0].finish_reason == "length" for out in outputs)
+
+
+def test_a_finished_neighbour_of_a_broken_request_is_not_lost(make_engine, broken_token):
+    engine = make_engine()
+    outputs = run(engine, [[9] * 3, [777] * 8], SamplingParams(max_tokens=1, **GREEDY))
+    assert [out.outputs[0].finish_reason for out in outputs] == ["length", "error"]
+
+
+def test_a_failing_step_leaves_a_usable_engine(make_engine, monkeypatch):
+    engine = make_engine()
+    engine.add_request("a", [9] * 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_append_tokens", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.step()
     assert_idle(engine)
-    again = run(engine, [[9] * 20] * 4, params)
-    assert all(out.outputs[0].token_ids == expected for out in again)
+    assert run(engine, [[9] * 5], SamplingParams(max_tokens=2, **GREEDY))
 
 
 def test_interrupt_waits_for_the_end_of_a_step():
@@ -219,6 +249,8 @@ def test_interrupt_waits_for_the_end_of_a_step():
     assert reached
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 
 INTERRUPTED = """
 import os, signal, sys, threading
@@ -237,12 +269,23 @@ assert llm.generate("def f():", SamplingParams(max_tokens=4, temperature=0))[0].
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_in_the_middle_of_generate():
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_reaches_the_default_handler():
+    """A program that asked for the system's own handling is ended by it."""
+    code = (
+        "import os, signal; from minimoe.engine.interrupts import Interrupts\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "with Interrupts(): os.kill(os.getpid(), signal.SIGINT); print('held', flush=True)\n"
+        "print('too far')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "held\n" and done.returncode == -signal.SIGINT
 
 
 def test_steps_work_outside_the_main_thread(make_engine):

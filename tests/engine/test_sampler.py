@@ -87,8 +87,8 @@ def test_a_row_does_not_depend_on_its_batch():
 def test_greedy_takes_the_maximum_and_tiny_temperatures_do_not_overflow():
     logits = torch.tensor([[0.0, 5.0, 4.9], [1e4, -1e4, 0.0]])
     assert sample(logits, [SamplingParams(temperature=0)] * 2, [0, 0], [0, 0]).tolist() == [1, 0]
-    hot = [SamplingParams(temperature=1e-30)] * 2
-    assert sample(logits, hot, [0, 0], [0, 0]).tolist() == [1, 0]
+    for tiny in ({"temperature": 1e-30}, {"temperature": 1e-46}, {"top_p": 1e-46}):
+        assert sample(logits, [SamplingParams(**tiny)] * 2, [0, 0], [0, 0]).tolist() == [1, 0]
 
 
 def test_noise_is_exponential_and_reproducible():
@@ -111,6 +111,18 @@ def test_logprobs():
     "bad",
     [
         {"max_tokens": 0},
+        {"max_tokens": "3"},
+        {"max_tokens": 1.5},
+        {"temperature": None},
+        {"temperature": "1"},
+        {"top_k": 5.5},
+        {"top_k": 2**70},
+        {"top_p": None},
+        {"min_p": "a"},
+        {"logprobs": 2.5},
+        {"stop": 5},
+        {"stop_token_ids": 5},
+        {"cache_salt": 7},
         {"temperature": -0.1},
         {"temperature": math.nan},
         {"temperature": math.inf},

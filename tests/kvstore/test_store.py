@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from minimoe.errors import MinimoeError
+from minimoe.kvstore import repair as repair_module
 from minimoe.kvstore.erasure import StripeCode
 from minimoe.kvstore.metadata import StoreError
 from minimoe.kvstore.repair import drop_unreadable, join_small, repair
@@ -143,6 +144,17 @@ def test_repair_drops_what_is_past_help(store):
         shutil.rmtree(store.nodes.folders[node])
     assert repair(store).segments_dropped == 2
     assert store.lookup([key(0)]) == 0 and put(store, range(32)) == 32
+
+
+def test_repair_from_the_command_line(store, capsys, monkeypatch, tmp_path):
+    put(store, range(32))
+    shutil.rmtree(store.nodes.folders[5])
+    monkeypatch.setattr("sys.argv", ["repair", str(store.folder)])
+    repair_module.main()
+    assert "shards rebuilt 2" in capsys.readouterr().out
+    monkeypatch.setattr("sys.argv", ["repair", str(tmp_path / "none")])
+    with pytest.raises(SystemExit, match="error: no KV store in"):
+        repair_module.main()
 
 
 def test_a_folder_that_cannot_be_written_costs_one_shard(store):

@@ -105,6 +105,55 @@ def test_truncated_file(folder, keep):
     assert "\n" not in str(caught.value)
 
 
+def rewrite_header(folder, change) -> None:
+    """Change the JSON header of the weights file by hand."""
+    path = folder / "model.safetensors"
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(change(json.loads(data[8 : 8 + length]))).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: [],
+        lambda header: 7,
+        lambda header: header | {NAME: {"dtype": "BF16"}},
+        lambda header: header | {NAME: header[NAME] | {"dtype": "X9"}},
+        lambda header: header | {NAME: header[NAME] | {"data_offsets": [0]}},
+        lambda header: header | {NAME: header[NAME] | {"data_offsets": [0, 2]}},
+    ],
+)
+def test_damaged_headers_are_one_line(folder, change):
+    rewrite_header(folder, change)
+    with pytest.raises(CheckpointError, match="copy the file again") as caught:
+        load_checkpoint(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["foo", "model.layers", "", "model.layers.x.w"])
+def test_tensors_of_strange_names(folder, name):
+    rewrite(folder, lambda t: t.update({name: torch.zeros(2)}))
+    with pytest.raises(CheckpointError, match="is not part of this architecture"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "{", '{"weight_map": []}', '{"weight_map": {"a": 1}}']
+)
+def test_damaged_index(folder, text):
+    (folder / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(CheckpointError, match="no weight_map"):
+        load_checkpoint(folder)
+
+
+def test_whole_numbers_are_no_weights(folder):
+    rewrite(folder, lambda t: t.update({NAME: t[NAME].int()}))
+    with pytest.raises(CheckpointError, match=f"tensor {NAME} is torch.int32"):
+        load_checkpoint(folder)
+
+
 def test_missing_file(folder):
     (folder / "model.safetensors").unlink()
     with pytest.raises(CheckpointError, match="file model.safetensors is missing"):
@@ -125,6 +174,17 @@ def test_unknown_folder_lists_what_there_is():
         ({"attention_bias": True}, "attention_bias True"),
         ({"num_experts_per_tok": 99}, "num_experts_per_tok 99 exceeds n_routed_experts 8"),
         ({"n_group": 3}, "not a multiple of n_group 3"),
+        ({"n_group": 0}, "n_group is 0: it must be a whole number >= 1"),
+        ({"topk_group": 2}, "topk_group 2 exceeds n_group 1"),
+        ({"n_group": 8, "topk_group": 1}, "exceeds the 1 experts of topk_group 1"),
+        ({"hidden_size": "48"}, "hidden_size is '48'"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers is 2.5"),
+        ({"rope_theta": None}, "rope_theta is None"),
+        ({"rms_norm_eps": -1}, "rms_norm_eps is -1"),
+        ({"q_lora_rank": -3}, "q_lora_rank is -3"),
+        ({"rope_scaling": {"type": "yarn"}}, "yarn needs a number as factor"),
+        ({"scoring_func": "softmax"}, "scoring_func 'softmax'"),
+        ({"kv_lora_rank": 15}, "kv_lora_rank 15 is odd"),
         ({"qk_rope_head_dim": 3}, "qk_rope_head_dim 3 is odd"),
     ],
 )

@@ -16,6 +16,7 @@ SHAPES = {
     "query low rank": {"q_lora_rank": 24},
     "large latent, not merged": {"kv_lora_rank": 64},
     "groups of experts": {"n_group": 4, "topk_group": 2},
+    "values wider than keys": {"v_head_dim": 20},
     "one expert a token": {"num_experts_per_tok": 1},
     "weights not normalised": {"norm_topk_prob": False},
     "yarn": {

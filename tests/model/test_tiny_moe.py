@@ -54,19 +54,22 @@ def expert_counts(llm: LLM, tokens: int = 4000) -> dict[str, torch.Tensor]:
     """Per domain how often each expert was chosen, `[layers, E]`, over equally many tokens."""
     counts = {}
     for domain, texts in domain_prompts().items():
-        seen = Counter()
-        llm.model.on_route(
-            lambda layer, ids, _: seen.update((layer, e) for e in ids.flatten().tolist())
-        )
         ids = [token for text in texts for token in llm.tokenizer.encode(text)][:tokens]
-        params = SamplingParams(max_tokens=1)
-        llm.generate([ids[i : i + 500] for i in range(0, len(ids), 500)], params)
+        seen = chosen_experts(llm, [ids[i : i + 500] for i in range(0, len(ids), 500)])
         E, layers = llm.config.n_routed_experts, range(1, llm.config.num_hidden_layers)
         table = [[seen[layer, e] for e in range(E)] for layer in layers]
         counts[domain] = torch.tensor(table, dtype=torch.float64)
         counts[domain] /= counts[domain].sum(-1, keepdim=True)
-    llm.model.on_route(None)
     return counts
+
+
+def chosen_experts(llm: LLM, prompts: list[list[int]]) -> Counter:
+    """How often each (layer, expert) was chosen while the prompts were computed."""
+    seen = Counter()
+    llm.model.on_route(lambda layer, ids, _: seen.update((layer, e) for e in ids.ravel().tolist()))
+    llm.generate(prompts, SamplingParams(max_tokens=1))
+    llm.model.on_route(None)
+    return seen
 
 
 def test_experts_are_busy_and_differ_by_domain():
