@@ -27,7 +27,7 @@ class ExpertShape:
 # V4.1-Flash has 384 experts; its reported deployment adds spare copies (52 and 7 a GPU).
 SHAPES = {
     "tiny": ExpertShape("tiny", D=192, F=32, E=64, K=4),
-    "cpu": ExpertShape("cpu", D=1024, F=512, E=64, K=4),
+    "cpu": ExpertShape("cpu", D=2048, F=1408, E=64, K=6),
     "ep8": ExpertShape("ep8", D=5120, F=2304, E=48, K=6, P=8),
     "ep8-spares": ExpertShape("ep8-spares", D=5120, F=2304, E=52, K=6, P=8),
     "ep64": ExpertShape("ep64", D=5120, F=2304, E=6, K=6, P=64),

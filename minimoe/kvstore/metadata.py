@@ -1,7 +1,7 @@
 """What the shared store knows about its segments and blocks, in SQLite (write-ahead log).
 
 SQLite gives what is hard to write: many processes at once, commits that are seen whole or not at
-all, and recovery after a kill. Readers never wait for writers. A power cut may lose the last
+all, and recovery after a kill. Writers queue at a file lock, which is fairer than SQLite's own. Readers never wait for writers. A power cut may lose the last
 commits, never mix them up: shards carry checksums and the log carries its own.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minimoe.errors import MinimoeError
+from minimoe.kvstore.file_lock import FileLock
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -52,17 +53,17 @@ class Metadata:
     """The tables of one store. Every method is one query or one step of the caller's `lock()`."""
 
     def __init__(self, folder: str | Path, timeout: float = 60.0):
-        self.path = Path(folder) / TABLES
+        self.path, self.timeout = Path(folder) / TABLES, timeout
         try:
+            self.writers = FileLock(self.path.with_name("writers.lock"))
             self.db = sqlite3.connect(
                 self.path, timeout=timeout, isolation_level=None, check_same_thread=False
             )
             self.db.execute("PRAGMA journal_mode=WAL")
             self.db.execute("PRAGMA synchronous=NORMAL")
-            self.db.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
-            self.db.execute(f"PRAGMA journal_size_limit={LOG_PAGES * 4096}")
+            self.db.execute("PRAGMA wal_autocheckpoint=0")  # see `_shorten_log`
             self._create()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreError(
                 f"KV store {folder}: {error}; give a folder that can be written, or remove "
                 f"{self.path.name} to start afresh"
@@ -76,17 +77,28 @@ class Metadata:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """One writer at a time; all changes become visible at the end, or none of them."""
-        self.db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.db.execute("COMMIT")
-        except BaseException:
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
-            raise
+        with self.writers:
+            self._shorten_log()
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
+
+    def _shorten_log(self) -> None:
+        """Merge a long log into the tables. SQLite's own way never finds a moment for it while
+        many processes read and write; the holder of the lock waits for short readers only."""
+        if self._file_sizes()[1] > LOG_PAGES * 4096:
+            self.db.execute("PRAGMA busy_timeout=200")
+            self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self.db.execute(f"PRAGMA busy_timeout={round(self.timeout * 1000)}")
 
     def close(self) -> None:
         self.db.close()
+        self.writers.close()
 
     def claim(self, name: str, value: str) -> str:
         """The store's value of a fact; ours, where it had none."""

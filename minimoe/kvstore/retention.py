@@ -206,7 +206,7 @@ class Choice(Policy):
 
     def evict(self):
         victim = self.choose(self.blocks)
-        if victim not in self.blocks:
+        if not isinstance(victim, Hashable) or victim not in self.blocks:
             raise MinimoeError(
                 f"the choice {victim!r} is no resident block: return one of the keys"
             )

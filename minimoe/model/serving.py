@@ -35,8 +35,10 @@ class ServingMoE:
     def __init__(self, moe: MoE, config: ModelConfig):
         self.config, self.experts, self.bias = config, moe.experts, moe.router.bias
         self.scale = config.routed_scaling_factor
+        self.run_experts = moe.experts  # or what stands in its place, such as expert parallelism
         if isinstance(moe.experts, Experts):
             moe.experts.lay_out()
+            self.run_experts = moe.experts.serve
         self.on_route: Callable | None = None
         self.shared_down = moe.shared.down.weight.t()
         self.router, self.shared_up = moe.router.weight, moe.shared.gate_up.weight
@@ -49,7 +51,7 @@ class ServingMoE:
         ids, weights = choose(logits.sigmoid(), self.bias, self.config)
         if self.on_route is not None:
             self.on_route(ids, weights * self.scale)
-        x.add_(self.experts(y, ids, weights.to(y.dtype)), alpha=self.scale)
+        x.add_(self.run_experts(y, ids, weights.to(y.dtype)), alpha=self.scale)
         x.addmm_(silu_mul(hidden), self.shared_down)
 
     def _router_and_shared(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -55,7 +55,8 @@ def mix(store: BlockStore, seconds: float, seed: int) -> None:
             gets += 1
         if rng.random() < 0.05:
             store.touch([key_of(i) for i in numbers])
-        used = store.meta.used()
+        with store.meta.lock():  # sizes and rows of one moment
+            used = store.meta.used()
         assert used <= store.quota_bytes, f"{used} bytes used of {store.quota_bytes}"
     print(puts, gets, hits)
 

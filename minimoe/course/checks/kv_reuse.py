@@ -44,11 +44,9 @@ class CachedTokens(Check):
     def hint(self, got, length, shared, block):
         if got == length:
             return "there is nothing left to compute, so no next token: one must remain"
-        if got % block:
-            return "only whole blocks are found"
         if got < self.expected(length, shared, block):
             return self._too_few(got, length, shared, block)
-        return None
+        return "only whole blocks are found" if got % block else None
 
     def _too_few(self, got, length, shared, block):
         if got * block == self.expected(length, shared, block):

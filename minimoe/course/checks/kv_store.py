@@ -8,9 +8,15 @@ from minimoe.kvstore.retention import Choice
 from minimoe.kvstore.trace import Request
 
 
-def protect_reused(blocks: dict):
-    """Blocks used once go first, the least recent of them first; then the others likewise."""
-    return min(blocks, key=lambda block: (blocks[block].count > 1, blocks[block].last))
+def hyperbolic(blocks: dict):
+    """The block with the fewest uses per touch since it came in; of equals the least recent."""
+    now = max(use.last for use in blocks.values())
+
+    def worth(block):
+        use = blocks[block]
+        return use.count / (now - use.first + 1), use.last
+
+    return min(blocks, key=worth)
 
 
 def requests_of(prompts: list[list[int]]) -> list[Request]:
@@ -31,49 +37,68 @@ def _scanned(rng: random.Random) -> list[list[int]]:
     return prompts
 
 
+def by(order):
+    """A choice that takes the block whose `Use` is least in some order."""
+    return lambda blocks: min(blocks, key=lambda block: order(blocks[block]))
+
+
+def _without_one(blocks):
+    now = max(use.last for use in blocks.values())
+    return by(lambda use: (use.count / (now - use.first or 1), use.last))(blocks)
+
+
 @register
 class Victim(Check):
-    """The reader's function is put into the replay; its hits are compared request by request."""
+    """The reader's function is put into the replay; what it drops is compared block by block."""
 
     name = "08-victim"
     wrong = [
-        Wrong(lambda blocks: min(blocks, key=lambda b: blocks[b].last), "plain LRU"),
-        Wrong(lambda blocks: min(blocks, key=lambda b: blocks[b].count), "least recent"),
-        Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "hits differ"),
-        Wrong(lambda blocks: list(blocks.values())[0], "resident block"),
+        Wrong(by(lambda use: use.last), "so far that is LRU"),
+        Wrong(by(lambda use: (use.count, use.last)), "so far that is LFU"),
+        Wrong(by(lambda use: use.first), "so far that is FIFO"),
+        Wrong(_without_one, "another block should go"),
+        Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "another block"),
+        Wrong(lambda blocks: blocks[hyperbolic(blocks)].last, "no resident block"),
     ]
 
     def cases(self, rng: random.Random):
-        """A capacity of one, ties in count, prompts larger than the cache, and scans."""
+        """First one that tells all known orders apart; then a capacity of one, equal worth, prompts
+        larger than the cache, and scans."""
+        yield [[0], [0, 1], [10, 11], [12, 13, 14, 15], [16], [0, 1, 2]], 5
         yield [[1], [1], [2], [1]], 1
         yield [[1, 2], [1, 2], [3], [4], [1, 2]], 3
         yield [[1], [1], [2], [2], [2], [3], [1], [2]], 2
         yield [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5]], 3
-        for _ in range(25):
+        for _ in range(40):
             yield _scanned(rng), rng.randrange(2, 12)
 
     def expected(self, prompts, capacity):
-        return self.call(protect_reused, prompts, capacity)
+        return self.call(hyperbolic, prompts, capacity)
 
     def call(self, answer, prompts, capacity):
-        return replay(requests_of(prompts), lambda: Choice(answer), capacity).hit_blocks
+        """The blocks dropped, in order."""
+        dropped = []
+
+        def choose(blocks):
+            dropped.append(answer(blocks))
+            return dropped[-1]
+
+        replay(requests_of(prompts), lambda: Choice(choose), capacity)
+        return dropped
 
     def describe(self, prompts, capacity):
-        return f"prompts of blocks {prompts}, room for {capacity}; hits of each prompt"
+        return f"prompts of blocks {prompts}, room for {capacity}; the blocks dropped, in order"
 
     def hint(self, got, prompts, capacity):
-        def by(order):
-            return self.call(
-                lambda blocks: min(blocks, key=lambda b: order(blocks[b])), prompts, capacity
-            )
-
-        if got == by(lambda use: use.last):
-            return (
-                "that is plain LRU: a block used twice or more is protected while others are left"
-            )
-        if got == by(lambda use: use.count):
-            return "among equals the least recent goes first, and all counts from 2 on are equal"
-        return "the hits differ"
+        known = {
+            "LRU": by(lambda use: use.last),
+            "FIFO": by(lambda use: use.first),
+            "LFU": by(lambda use: (use.count, use.last)),
+        }
+        for name, order in known.items():
+            if got == self.call(order, prompts, capacity):
+                return f"so far that is {name}: divide the uses by the time since it came in"
+        return "another block should go"
 
 
 def xor(shards: list[bytes]) -> bytes:

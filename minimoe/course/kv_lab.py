@@ -1,0 +1,98 @@
+"""What 02_kv_cache measures on the engine: blocks taken, decode steps by context, and batching."""
+
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+
+from minimoe.engine.llm import LLM
+from minimoe.engine.params import SamplingParams
+from minimoe.engine.sequence import Sequence
+
+GREEDY = {"temperature": 0.0, "ignore_eos": True}
+
+
+def make_prompt(length: int, salt: int = 0) -> list[int]:
+    """Token ids of no meaning, the same at every call."""
+    return [10 + (7 * place + 13 * salt) % 2000 for place in range(length)]
+
+
+def blocks_by_length(llm: LLM, lengths: list[int]) -> dict[int, int]:
+    """Prompts of these lengths in one step: how many blocks of the pool each then holds."""
+    engine, params = llm.engine, SamplingParams(max_tokens=2, **GREEDY)
+    made = [engine.add_request(f"length-{n}", make_prompt(n, n), params) for n in lengths]
+    engine.step()
+    held = {n: len(request.seq.blocks) for n, request in zip(lengths, made, strict=True)}
+    for n in lengths:
+        engine.abort_request(f"length-{n}")
+    return held
+
+
+def running_at_once(llm: LLM, lengths: list[int]) -> int:
+    """Requests with these prompts, offered all at once: how many the pool lets run after a step."""
+    params = SamplingParams(max_tokens=2, **GREEDY)
+    for i, length in enumerate(lengths):
+        llm.engine.add_request(f"offer-{i}", make_prompt(length, i), params)
+    llm.engine.step()
+    running = len(llm.engine.scheduler.running)
+    for i in range(len(lengths)):
+        llm.engine.abort_request(f"offer-{i}")
+    return running
+
+
+def decode_seconds(llm: LLM, requests: int, context: int, rounds: int = 9) -> float:
+    """Median time of one decode step in which each request sees `context` cached positions.
+
+    The cached rows are zeros: what they hold does not change how long reading them takes.
+    """
+    engine, pool = llm.engine, llm.engine.pool
+    params = SamplingParams(max_tokens=1, **GREEDY)
+    per_request = -(-context // engine.scheduler.block_size)
+    seqs = []
+    for i in range(requests):
+        blocks = [pool.allocate() for _ in range(per_request)]
+        engine.runner.clear(blocks)
+        ids = make_prompt(context, i)
+        seqs.append(
+            Sequence(str(i), ids, params, 0, context + 1, blocks=blocks, num_computed=context - 1)
+        )
+    times = []
+    with torch.inference_mode():
+        for _ in range(rounds + 2):
+            start = time.perf_counter()
+            engine.runner.run([(seq, 1) for seq in seqs])
+            times.append(time.perf_counter() - start)
+    for seq in seqs:
+        pool.release(seq.blocks)
+    return statistics.median(times[2:])
+
+
+@dataclass(frozen=True)
+class Run:
+    """A set of requests run to its end: forward passes, tokens made, seconds."""
+
+    steps: int
+    tokens: int
+    seconds: float
+
+    def share(self, slots: int) -> float:
+        """Of the places in all steps, the part that made a token."""
+        return self.tokens / (self.steps * slots)
+
+
+def run_batches(llm: LLM, lengths: list[int], batch: int) -> Run:
+    """Requests that make `lengths` tokens, `batch` of them added whenever the engine is empty.
+
+    With `batch` at the number of slots this is static batching. With all requests in one batch the
+    engine fills each slot as it gets free: continuous batching.
+    """
+    engine, steps, start = llm.engine, 0, time.perf_counter()
+    for first in range(0, len(lengths), batch):
+        for i, length in enumerate(lengths[first : first + batch], first):
+            params = SamplingParams(max_tokens=length, **GREEDY)
+            engine.add_request(f"batch-{i}", make_prompt(8, i), params)
+        while engine.has_unfinished_requests():
+            engine.step()
+            steps += 1
+    return Run(steps, sum(lengths), time.perf_counter() - start)
