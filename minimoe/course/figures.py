@@ -83,8 +83,8 @@ def parts_text() -> str:
     kept = [box for box in PARTS if not box.released]
     rebuilt = [box for box in PARTS if box.rebuilt != "not yet"]
     return (
-        f"{len(PARTS) - len(kept)} parts released, {len(kept)} kept back; "
-        f"{len(rebuilt)} of {len(PARTS)} are rebuilt in this series"
+        f"of the {len(PARTS)} parts drawn, {len(PARTS) - len(kept)} were released and {len(kept)} "
+        f"kept back; this series rebuilds {len(rebuilt)}"
     )
 
 
@@ -105,13 +105,14 @@ def token_path(routes: Routes, words: list[str], position: int) -> None:
     print(f"token {position}, {words[position]!r}, its experts layer by layer:\n{' | '.join(rows)}")
 
 
-def use_by_domain(use: dict[str, torch.Tensor], layer: int) -> None:
-    """Load of each expert of one layer relative to an even share: a row a domain, and their mean.
+def use_by_domain(use: dict[str, torch.Tensor], mix: dict[str, float], layer: int) -> None:
+    """Load of each expert of one layer relative to an even share: a row a domain, and their mix.
 
-    use: domain to counts `[L, E]`. layer: which of the L, from 1.
+    use: domain to counts `[L, E]`. mix: each domain's share of the training text. layer: which of
+    the L, from 1.
     """
     rows = {name: relative_load(counts[layer - 1]) for name, counts in use.items()}
-    rows["equal mix"] = torch.stack(list(rows.values())).mean(0)
+    rows["training mix"] = sum(mix[name] * load for name, load in rows.items())
     figure, axes = style.new_figure(8.0, 2.9)
     table = torch.stack(list(rows.values())).numpy()
     image = axes.imshow(table, aspect="auto", vmin=0, vmax=4, interpolation="nearest")
@@ -122,8 +123,22 @@ def use_by_domain(use: dict[str, torch.Tensor], layer: int) -> None:
     figure.colorbar(image, ax=axes, label="x an even share", extend="max")
     style.source_label(axes, "measured here")
     plt.show()
-    busiest = ", ".join(f"{name} {float(row.max()):.1f}" for name, row in rows.items())
-    print(f"busiest expert of layer {layer}, times an even share:\n{busiest}")
+    print(_evenness(rows, layer))
+
+
+def _evenness(rows: dict[str, torch.Tensor], layer: int) -> str:
+    """A table: how busy each row's busiest expert is, and how far the row is from an even share."""
+    even = torch.ones_like(next(iter(rows.values())))
+    lines = [f"layer {layer:<17}" + "".join(f"{name:>{_width(name)}}" for name in rows)]
+    busiest = (f"{float(row.max()):>{_width(name)}.1f}" for name, row in rows.items())
+    lines.append(f"{'busiest, x even share':<23}" + "".join(busiest))
+    away = (f"{total_variation(row, even):>{_width(name)}.2f}" for name, row in rows.items())
+    lines.append(f"{'distance from even':<23}" + "".join(away))
+    return "\n".join(lines)
+
+
+def _width(name: str) -> int:
+    return max(7, len(name) + 2)
 
 
 def relative_load(counts: torch.Tensor) -> torch.Tensor:
@@ -136,11 +151,12 @@ def differences(use: dict[str, torch.Tensor]) -> str:
     names = list(use)
     rows = [" " * 7 + "".join(f"{name:>7}" for name in names)]
     for one in names:
-        values = [_mean_variation(use[one], use[other]) for other in names]
+        values = [apart(use[one], use[other]) for other in names]
         rows.append(f"{one:<7}" + "".join(f"{value:>7.2f}" for value in values))
     return "\n".join(rows)
 
 
-def _mean_variation(one: torch.Tensor, other: torch.Tensor) -> float:
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Total variation between two usages `[L, E]`, mean over layers."""
     layers = [total_variation(a, b) for a, b in zip(one, other, strict=True)]
     return sum(layers) / len(layers)

@@ -47,7 +47,7 @@ def outline(config: ModelConfig) -> Transformer:
 def parts(model: Transformer) -> list[Part]:
     """Where the parameters are. Of the routed experts one token uses K of E; of the rest, all.
 
-    The embedding counts as used, as it does in the figures that model makers report.
+    The whole embedding counts as used, though a token reads one row of it.
     """
     config = model.config
     share = config.num_experts_per_tok / config.n_routed_experts

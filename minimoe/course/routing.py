@@ -1,10 +1,13 @@
-"""Watch the router: which experts each token went to, and how far each layer moved it."""
+"""Watch the router: which experts each token went to, and how its residual grew."""
 
+import json
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from minimoe.config import SHIPPED
 from minimoe.model.transformer import Transformer, moe_layers
 from minimoe.training.balance import expert_load
 
@@ -52,6 +55,31 @@ def expert_use(model: Transformer, ids: list[int], window: int = 512) -> torch.T
         routes = follow(model, ids[start : start + window])
         total = total + torch.stack([expert_load(layer, experts) for layer in routes.ids])
     return total
+
+
+def shared_choices(routes: Routes, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """How many of its K experts a token has in common with another, per layer: two `[L]`.
+
+    routes: of token `ids`. First the mean over all pairs of places that hold the same token, then
+    over all pairs that hold different ones. A pair that does not occur gives NaN.
+    """
+    experts = int(routes.ids.max()) + 1
+    chosen = torch.zeros(*routes.ids.shape[:2], experts).scatter(2, routes.ids.long(), 1.0)
+    common = chosen @ chosen.transpose(1, 2)  # [L, T, T]
+    word = torch.tensor(ids)
+    same = word[:, None] == word[None, :]
+    itself = torch.eye(len(ids), dtype=torch.bool)
+    return _mean(common, same & ~itself), _mean(common, ~same)
+
+
+def _mean(common: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
+    return (common.double() * pairs).sum((1, 2)) / pairs.sum()
+
+
+def training_mix(folder: str | Path = SHIPPED / "tiny-moe") -> dict[str, float]:
+    """Each domain's share of the tokens that a shipped model was trained on, from its log."""
+    tokens = json.loads((Path(folder) / "training.json").read_text(encoding="utf-8"))["tokens"]
+    return {domain: count / sum(tokens.values()) for domain, count in tokens.items()}
 
 
 def route_table(routes: Routes, position: int) -> str:

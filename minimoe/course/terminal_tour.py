@@ -4,15 +4,26 @@ The model completes one prompt of each domain as a stream; below each stands whi
 router chose for it, a row per layer and a character per expert, darker for busier.
 """
 
+import shutil
 import sys
 import time
 
 SHADES = " .:-=+*#%@"
 PROMPTS = {
-    "code": "def area(width, height):\n",
-    "story": "There once was a weaver called Mina, who lived in",
-    "chat": "I put the lamp in the kitchen. Where is the lamp?",
-    "json": "record: person\n",
+    "code": """\
+class Wrapper:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def read(self, size=-1):""",
+    "story": """\
+In a flat above a bakery lived Lena, a piano student. Everyone knew that Lena was brave. It was \
+Sunday, and the shops were closed.
+
+Then something bad happened: the lost dog had not come home.""",
+    "chat": "I put the red lamp in the hall. The red lamp is now in the attic. "
+    "Where is the red lamp?",
+    "json": "tool: send_message\nrequest: Tell Mina that dinner is ready.\n",
 }
 
 
@@ -27,13 +38,10 @@ def main(args) -> dict:
     from minimoe import LLM
     from minimoe.course.parameters import total_and_active
 
-    say = _silent if args.json else _say
+    say = _silent if args.json else Screen(shutil.get_terminal_size().columns).say
     llm = LLM(args.model, device=args.device)
     total, active = total_and_active(llm.model.textbook)
-    config = llm.config
-    say(f"{args.model}: {total / 1e6:.1f} M parameters, {active / 1e6:.1f} M used by one token.\n")
-    say(f"In {config.num_moe_layers} layers a router sends each token to ")
-    say(f"{config.num_experts_per_tok} of {config.n_routed_experts} experts.\n")
+    say(_introduction(args.model, llm.config, total, active))
     domains = {name: _complete(llm, name, args.max_tokens, say) for name in PROMPTS}
     return {
         "model": args.model,
@@ -42,6 +50,17 @@ def main(args) -> dict:
         "active_parameters": active,
         "domains": domains,
     }
+
+
+def _introduction(model: str, config, total: int, active: int) -> str:
+    return (
+        f"{model}: {total / 1e6:.1f} M parameters in all, {active / 1e6:.1f} M used by one token. "
+        f"In each of {config.num_moe_layers} layers a router sends every token to "
+        f"{config.num_experts_per_tok} of {config.n_routed_experts} experts.\n\n"
+        "Four prompts, each completed from where you see >>. Below each: the experts that its "
+        "tokens used, prompt included, a row for a layer and a column for an expert, from blank "
+        "(never used) to @ (the busiest of the row).\n"
+    )
 
 
 def render(result: dict) -> str:
@@ -54,9 +73,39 @@ def render(result: dict) -> str:
     )
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+class Screen:
+    """Writes text as it comes, a word at a time, and breaks lines between words."""
+
+    def __init__(self, width: int):
+        self.width, self.column = width, 0
+        self.space = self.word = ""
+
+    def say(self, text: str) -> None:
+        """Write what is complete; a last word without a space behind it waits for the next call."""
+        for char in text:
+            if char.isspace():
+                self._end_word()
+                self._blank(char)
+            else:
+                self.word += char
+        sys.stdout.flush()
+
+    def _end_word(self) -> None:
+        if not self.word:
+            return
+        fits = self.column + len(self.space + self.word) <= self.width
+        self._write(self.space + self.word if fits or not self.column else "\n" + self.word)
+        self.space = self.word = ""
+
+    def _blank(self, char: str) -> None:
+        self.space = "" if char == "\n" else self.space + char
+        if char == "\n":
+            self._write(char)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        line = text.rpartition("\n")[2]
+        self.column = len(line) if "\n" in text else self.column + len(line)
 
 
 def _silent(text: str) -> None:
@@ -90,24 +139,27 @@ def _complete(llm, name: str, max_tokens: int, say) -> dict:
     from minimoe import SamplingParams
 
     prompt = given = PROMPTS[name]
-    say(f"\n--- {name}\n{prompt}")
     if name == "chat":
         given = llm.tokenizer.chat_ids([{"role": "user", "content": prompt}])
-        say("\n> ")
+    say(f"\n--- {name}\n{prompt}{'' if prompt.endswith(chr(10)) else ' '}>>")
     params = SamplingParams(max_tokens=max_tokens, temperature=0.0)
     start, pieces = time.perf_counter(), []
     with Watch(llm.model) as watch:
         for piece in llm.stream(given, params):
+            say(piece if pieces or piece[0].isspace() else " " + piece)
             pieces.append(piece)
-            say(piece)
     seconds = time.perf_counter() - start
-    say("\n\n" + "".join(f"  layer {n:<3}|{_bar(load)}|\n" for n, load in watch.loads.items()))
+    say(f"\n\n{_picture(watch.loads)}  {watch.steps} tokens, {watch.steps / seconds:.0f} tok/s\n")
     return {
         "text": "".join(pieces),
         "tokens": watch.steps,  # the prompt fits one step, and each step gives one token
         "seconds": seconds,
         "experts": [load.tolist() for load in watch.loads.values()],
     }
+
+
+def _picture(loads: dict) -> str:
+    return "".join(f"  layer {layer:<3}|{_bar(load)}|\n" for layer, load in loads.items())
 
 
 def _bar(load) -> str:

@@ -32,7 +32,10 @@ class FileLock:
             msvcrt.locking(self.fd, msvcrt.LK_UNLCK, 1)
 
     def close(self) -> None:
-        os.close(self.fd)
+        """Give the file back. Closing twice does no harm."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
 
 
 def _lock_on_windows(fd: int) -> None:

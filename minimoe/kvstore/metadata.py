@@ -1,8 +1,9 @@
 """What the shared store knows about its segments and blocks, in SQLite (write-ahead log).
 
 SQLite gives what is hard to write: many processes at once, commits that are seen whole or not at
-all, and recovery after a kill. Writers queue at a file lock, which is fairer than SQLite's own. Readers never wait for writers. A power cut may lose the last
-commits, never mix them up: shards carry checksums and the log carries its own.
+all, and recovery after a kill. Writers queue at a file lock, which is fairer than SQLite's own;
+readers never wait for them. A power cut may lose the last commits, never mix them up: shards carry
+checksums and the log carries its own.
 """
 
 import sqlite3
@@ -102,7 +103,8 @@ class Metadata:
 
     def claim(self, name: str, value: str) -> str:
         """The store's value of a fact; ours, where it had none."""
-        self.db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        with self.lock():
+            self.db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
         return self.fact(name)
 
     def fact(self, name: str) -> str | None:

@@ -66,7 +66,7 @@ def experts_per_expert(x, ids, weights, gate_up, down):
             hidden = silu_mul(linear(buffer[:count], gate_up[expert]))  # [count, F]
             out.index_copy_(0, order[part], linear(hidden, down[expert]))
             start += count
-    return torch.bmm(weights[:, None].to(x.dtype), out.view(T, K, -1))[:, 0]
+    return torch.bmm(weights[:, None].to(x.dtype), out.view(T, K, x.shape[1]))[:, 0]
 
 
 def experts_padded(x, ids, weights, gate_up, down):
@@ -255,11 +255,3 @@ def _sort_by_expert(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torc
     # scatter_add, not bincount: its size is known without waiting for the device
     counts = torch.zeros(experts, dtype=torch.long, device=ids.device)
     return order, counts.scatter_add_(0, flat, torch.ones_like(flat))
-
-
-def _combine(rows: torch.Tensor, order: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Expert outputs `[T*K, D]` in expert order, back to tokens: weighted sum over K, `[T, D]`."""
-    T, K = weights.shape
-    back = torch.empty_like(order).scatter_(0, order, torch.arange(T * K, device=order.device))
-    by_token = rows.index_select(0, back).unflatten(0, (T, K))
-    return torch.bmm(weights[:, None].to(rows.dtype), by_token)[:, 0]

@@ -61,9 +61,10 @@ class SparseReads:
         """Indexer keys read."""
         return 3 * context / 2 + context + 4 * min(context, self.candidates)
 
-    def per_step(self, context: int) -> float:
-        """Bytes at `context` cached tokens."""
-        chosen = 38 * min(self.chosen, context) * self.entry
+    def per_step(self, context: int, tokens: int = 1) -> float:
+        """Bytes at `context` cached tokens. Of several new tokens (drafts to check) each chooses
+        its own entries: the most it can be, since their choices overlap."""
+        chosen = 38 * tokens * min(self.chosen, context) * self.entry
         window = 40 * min(self.window, context) * 584
         return self.scored_keys(context) * self.key + chosen + window
 

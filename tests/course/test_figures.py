@@ -39,7 +39,7 @@ def test_names_fit_their_boxes(drawn):
 
 
 def test_parts_text_counts():
-    assert figures.parts_text().startswith("6 parts released, 4 kept back")
+    assert "10 parts drawn, 6 were released and 4 kept back" in figures.parts_text()
 
 
 def test_token_path(drawn, capsys):
@@ -63,7 +63,9 @@ def test_use_by_domain(drawn, capsys):
         torch.tensor([[0, 0, 0, 0], [2, 2, 0, 0]]),
         torch.tensor([[1, 0, 0, 0], [0, 0, 1, 1]]),
     )
-    figures.use_by_domain({"code": even, "story": odd}, layer=2)
+    figures.use_by_domain({"code": even, "story": odd}, {"code": 0.75, "story": 0.25}, layer=2)
     rows = drawn[0].axes[0].images[0].get_array().tolist()
-    assert rows == [[2, 2, 0, 0], [0, 0, 2, 2], [1, 1, 1, 1]]
-    assert capsys.readouterr().out.endswith("code 2.0, story 2.0, equal mix 1.0\n")
+    assert rows == [[2, 2, 0, 0], [0, 0, 2, 2], [1.5, 1.5, 0.5, 0.5]]
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert table[0] == ["layer", "2", "code", "story", "training", "mix"]
+    assert table[1][-3:] == ["2.0", "2.0", "1.5"] and table[2][-3:] == ["0.50", "0.50", "0.25"]

@@ -2,7 +2,14 @@ import pytest
 import torch
 
 from minimoe.config import ModelConfig
-from minimoe.course.routing import expert_use, follow, route_table
+from minimoe.course.routing import (
+    Routes,
+    expert_use,
+    follow,
+    route_table,
+    shared_choices,
+    training_mix,
+)
 from minimoe.model.transformer import Transformer
 
 IDS = list(range(40, 61))
@@ -48,6 +55,41 @@ def test_expert_use_counts_every_choice(model):
     assert use.shape == (2, 8) and use.sum(-1).tolist() == [21 * 4] * 2
     windows = expert_use(model, IDS, window=5)
     assert windows.sum(-1).tolist() == [21 * 4] * 2
+
+
+def shared_naive(routes, ids, layer, same):
+    """The mean over pairs, one pair at a time."""
+    chosen = [set(row) for row in routes.ids[layer].tolist()]
+    found = [
+        len(chosen[i] & chosen[j])
+        for i in range(len(ids))
+        for j in range(i)
+        if (ids[i] == ids[j]) == same
+    ]
+    return sum(found) / len(found)
+
+
+def test_shared_choices_is_the_mean_over_pairs(model):
+    ids = [40, 41, 40, 42, 41, 40, 43]
+    routes = follow(model, ids)
+    same, different = shared_choices(routes, ids)
+    for layer in range(2):
+        assert same[layer] == pytest.approx(shared_naive(routes, ids, layer, True))
+        assert different[layer] == pytest.approx(shared_naive(routes, ids, layer, False))
+
+
+def test_shared_choices_by_hand_and_without_a_pair():
+    chosen = torch.tensor([[[0, 1], [1, 2], [3, 4]]])
+    routes = Routes(chosen, torch.ones(1, 3, 2), torch.ones(3, 3), first=1)
+    same, different = shared_choices(routes, [7, 7, 8])
+    assert same.tolist() == [1.0] and different.tolist() == [0.0]
+    same, _ = shared_choices(routes, [7, 8, 9])
+    assert same.isnan().all()
+
+
+def test_training_mix(tmp_path):
+    (tmp_path / "training.json").write_text('{"tokens": {"code": 3, "chat": 1}}')
+    assert training_mix(tmp_path) == {"code": 0.75, "chat": 0.25}
 
 
 def test_route_table(model):

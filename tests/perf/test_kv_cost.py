@@ -35,6 +35,7 @@ def test_sparse_reads_at_the_chart_s_context():
     reads = k.SparseReads()
     assert reads.scored_keys(131_072) == 393_216
     assert reads.per_step(131_072) == 393_216 * 68 + 19_456 * 288 + 5_120 * 584 == 35_332_096
+    assert reads.per_step(131_072, 4) == 35_332_096 + 3 * 19_456 * 288
     assert reads.per_step(0) == 0
 
 

@@ -1,13 +1,12 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
+from minimoe.__main__ import main
 from minimoe.checkpoint import load_checkpoint
-from minimoe.config import REPO, ModelConfig
+from minimoe.config import ModelConfig
 from minimoe.errors import MinimoeError
 from minimoe.model import moe
 from minimoe.model.transformer import moe_layers
@@ -22,7 +21,7 @@ from minimoe.training.trainer import Trainer, step_losses
 DOMAINS = ("code", "story", "chat", "json")
 SMALL = ModelConfig(
     vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=8,
-    num_hidden_layers=3, first_k_dense_replace=1, num_attention_heads=2,
+    num_hidden_layers=2, first_k_dense_replace=1, num_attention_heads=2,
     n_routed_experts=8, num_experts_per_tok=2,
     kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8,
 )  # fmt: skip
@@ -57,19 +56,34 @@ def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def test_twenty_steps_lower_the_loss(corpus, tmp_path):
-    record = train(SMALL, corpus, recipe(), tmp_path)
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Matrices this small are slower on two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def trained(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, train(SMALL, corpus, recipe(), folder)
+
+
+def test_twenty_steps_lower_the_loss(trained):
+    folder, record = trained
     first, last = record["curve"][0], record["curve"][-1]
     assert last["held_out_mean"] < first["held_out_mean"] - 0.5
     assert [point["step"] for point in record["curve"]] == [1, 10, 20]
-    assert json.loads((tmp_path / "training.json").read_text()) == record
+    assert json.loads((folder / "training.json").read_text()) == record
 
 
-def test_kept_checkpoint_is_the_best_and_gives_the_recorded_loss(corpus, tmp_path):
-    record = train(SMALL, corpus, recipe(), tmp_path)
+def test_kept_checkpoint_is_the_best_and_gives_the_recorded_loss(trained, corpus):
+    folder, record = trained
     assert record["best"]["held_out_mean"] == min(p["held_out_mean"] for p in record["curve"])
     rows = held_out_rows(corpus["code_heldout"], 32, 128)
-    loss = held_out_loss(load_checkpoint(tmp_path), rows)
+    loss = held_out_loss(load_checkpoint(folder), rows)
     assert loss == pytest.approx(record["results"]["held_out"]["code"], abs=1e-3)
 
 
@@ -85,19 +99,20 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(corpus):
 
 
 def test_a_resumed_run_equals_one_that_never_stopped(corpus, tmp_path):
-    whole = train(SMALL, corpus, recipe(), tmp_path / "whole")
+    plan = recipe(steps=8, eval_every=4)
+    whole = train(SMALL, corpus, plan, tmp_path / "whole")
 
     class Stopped(Exception):
         pass
 
     def stop(trainer, _):
-        if trainer.done == 13:  # three steps after the last save: they are done again
+        if trainer.done == 6:  # two steps after the last save: they are done again
             raise Stopped
 
     state = tmp_path / "state.pt"
     with pytest.raises(Stopped):
-        train(SMALL, corpus, recipe(), tmp_path / "parts", state=state, report=stop)
-    resumed = train(SMALL, corpus, recipe(), tmp_path / "parts", state=state)
+        train(SMALL, corpus, plan, tmp_path / "parts", state=state, report=stop)
+    resumed = train(SMALL, corpus, plan, tmp_path / "parts", state=state)
     for name in ("train", "held_out", "load"):
         assert resumed["curve"][-1][name] == whole["curve"][-1][name]
     both = [weights(load_checkpoint(tmp_path / part)) for part in ("whole", "parts")]
@@ -197,22 +212,21 @@ def test_a_run_by_the_clock_ends_with_the_rate_at_zero(corpus, tmp_path):
     assert record["seconds"] < 10
 
 
-def test_the_verb_prints_one_json_object_and_a_clear_error(corpus, tmp_path):
+def test_the_verb_prints_one_json_object(corpus, tmp_path, capsys):
     meta = {"size": "small", "seed": 0, "python": "3", "tokens": {}}
     save_corpus(corpus | {"meta": meta}, tmp_path / "corpus.npz")
-
-    def run(*words):
-        command = [sys.executable, "-m", "minimoe", "train", *words]
-        return subprocess.run(command, cwd=REPO, capture_output=True, text=True)
-
-    words = "--steps 2 --rows 4 --length 32 --device cpu --json".split()
-    done = run(*words, "--corpus", str(tmp_path / "corpus.npz"), "--out", str(tmp_path / "run"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["steps"] == 2
+    words = "train --steps 2 --rows 4 --length 32 --device cpu --json --corpus".split()
+    code = main([*words, str(tmp_path / "corpus.npz"), "--out", str(tmp_path / "run")])
+    assert code == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 2
     assert (tmp_path / "run" / "tokenizer.json").is_file()
     assert str(tmp_path) not in (tmp_path / "run" / "training.json").read_text()
-    bad = run("--steps", "2", "--minutes", "1", "--out", str(tmp_path / "bad"))
-    assert bad.returncode == 2 and bad.stderr.count("\n") == 1 and "not both" in bad.stderr
+
+
+def test_a_bad_command_gives_one_clear_line(tmp_path, capsys):
+    assert main(["train", "--steps", "2", "--minutes", "1", "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "not both" in error
 
 
 def test_the_step_of_the_gpu_compiles_as_one_graph(corpus, monkeypatch):

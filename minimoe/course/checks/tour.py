@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from minimoe.config import ModelConfig
 from minimoe.course.check import Check, Wrong, register
-from minimoe.course.parameters import outline, total_and_active
+from minimoe.course.parameters import DEEPSEEK_V3, outline, total_and_active
 
 
 def route_naive(scores, bias, k, scale):
@@ -99,6 +99,10 @@ def active_naive(total, c):
     return total - unused * expert * (c.num_hidden_layers - c.first_k_dense_replace)
 
 
+def _of_one_layer(total, c):
+    return active_naive(total, replace(c, num_hidden_layers=c.first_k_dense_replace + 1))
+
+
 @register
 class Active(Check):
     name = "00-active"
@@ -107,13 +111,20 @@ class Active(Check):
         Wrong(lambda total, c: total - (total - active_naive(total, c)) * 2 // 3, "three matrices"),
         Wrong(lambda total, c: total - active_naive(total, c), "are not used: subtract"),
         Wrong(lambda total, c: total * c.num_experts_per_tok // c.n_routed_experts, "too small"),
+        Wrong(lambda total, c: active_naive(total, replace(c, num_experts_per_tok=0)), "does use"),
+        Wrong(_of_one_layer, "each layer that has experts"),
         Wrong(lambda total, c: total, "subtract the experts"),
     ]
 
     def cases(self, rng: random.Random):
         """Totals are counted from the model that `minimoe` builds at each shape."""
         tiny = ModelConfig.tiny()
-        shapes = [tiny, replace(tiny, num_experts_per_tok=1), replace(tiny, num_experts_per_tok=64)]
+        shapes = [
+            tiny,
+            DEEPSEEK_V3,
+            replace(tiny, num_experts_per_tok=1),
+            replace(tiny, num_experts_per_tok=64),
+        ]
         for _ in range(5):
             experts = rng.choice([4, 8, 48])
             shapes.append(
@@ -149,6 +160,10 @@ class Active(Check):
             return "an expert has three matrices of D x F: gate, up and down"
         if got == active_naive(total, replace(config, first_k_dense_replace=0)):
             return "the first layers are dense: they have no experts to subtract"
+        if got == active_naive(total, replace(config, num_experts_per_tok=0)):
+            return "a token does use K of the experts: do not subtract those"
+        if got == _of_one_layer(total, config):
+            return "this is for one layer: subtract in each layer that has experts"
         return None
 
 
