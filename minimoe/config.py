@@ -89,7 +89,7 @@ class ModelConfig:
 
     @classmethod
     def tiny(cls, **changes) -> "ModelConfig":
-        """The shape of the shipped `tiny-moe`: 8.0 M parameters, 1.7 M of them per token."""
+        """The shape of the shipped `tiny-moe`: 8.0 M parameters."""
         return cls(**{**TINY, **changes})
 
     @property

@@ -47,11 +47,14 @@ def sized(shape: ExpertShape, itemsize: int, device: str = "cpu") -> ExpertShape
                 f"{free_memory(device) / 2**30:.1f} GiB: choose another with --shapes"
             )
         return shape
-    expert = 3 * shape.D * shape.F * itemsize
     wanted = CACHES * (last_level_cache() or 32 << 20)
     fits = int(free_memory(device) * MEMORY_SHARE)
-    experts = max(8, min(wanted, fits) // expert // 8 * 8)
-    note = f"weights are {experts * expert / wanted * CACHES:.1f} times the last-level cache"
+    while shape.F > 64 and 8 * 3 * shape.D * shape.F * itemsize > fits:
+        shape = replace(shape, F=shape.F // 2)
+    expert = 3 * shape.D * shape.F * itemsize
+    experts = max(8, min(-(-wanted // expert), fits // expert))
+    times = experts * expert / wanted * CACHES
+    note = f"{experts} experts of hidden {shape.F}, {times:.1f} times the last-level cache"
     if wanted > fits:
         note += ", as much as a quarter of the free memory holds"
     return replace(shape, E=experts, note=note)

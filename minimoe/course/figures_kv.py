@@ -35,7 +35,7 @@ def per_token_bars(more: dict[str, float] | None = None) -> None:
     axes.set(xscale="log", xlabel="bytes of cache per token", xlim=(100, 6e7))
     axes.invert_yaxis()
     axes.grid(False, axis="y")
-    style.source_label(axes, "derived")
+    style.source_label(axes, "derived; tiny (MLA) measured here" if more else "derived")
     plt.show()
 
 
@@ -68,7 +68,7 @@ def step_by_context(contexts: list[int], measured: list[float], models: dict[str
         axes.plot(contexts, np.array(seconds) * 1e3, marker="", label=name)
     axes.set(xlabel="cached tokens of each request", ylabel="decode step, ms", ylim=(0, None))
     axes.legend()
-    style.source_label(axes, "measured here")
+    style.source_label(axes, "measured here; other lines derived")
     plt.show()
 
 
@@ -83,9 +83,10 @@ def attention_by_context(shapes: dict[str, list[dict]], bandwidth: float) -> Non
     axes.set(xscale="log", yscale="log", xlabel="context of each of 64 requests")
     axes.set_ylabel("us per layer")
     axes.set_xticks(contexts, [f"{context // 1024}K" for context in contexts])
+    axes.set_yticks([200, 500, 1000, 2000, 4000], ["200", "500", "1,000", "2,000", "4,000"])
     axes.minorticks_off()
     axes.legend()
-    style.source_label(axes, "measured on H200")
+    style.source_label(axes, "measured on H200; the line is derived")
     plt.show()
 
 
@@ -106,9 +107,9 @@ def cache_against_weights(context: int = CHART_CONTEXT) -> None:
     for name in ("V3 (MLA)", "V4-Flash", "V4.1-Flash", SPARSE):
         each = bytes_read(name, context)
         axes.plot(requests, requests * each / 1e9, marker="", label=name)
-    for name, weights in (("EP8", kv_cost.V41_EP8), ("EP64", kv_cost.V41_EP64)):
+    for name, weights, at in (("EP8", kv_cost.V41_EP8, 10), ("EP64", kv_cost.V41_EP64, 1.6)):
         axes.axhline(weights / 1e9, color=style.GREY, linewidth=1.5, linestyle=":", marker="")
-        axes.text(0.5, weights / 1e9, f"experts, {name}", color=style.GREY, va="bottom")
+        axes.text(at, weights / 1e9, f"experts, {name}", color=style.GREY, va="bottom")
     axes.set(xscale="log", yscale="log", xlabel="requests per GPU", ylabel="GB read in a step")
     axes.set(title=f"context {context:,}", ylim=(0.01, None))
     axes.legend(fontsize=10, loc="lower right")
@@ -140,12 +141,12 @@ def context_cost(
     for name in CACHES:
         times = [step_ms(weights, requests, name, int(c), chip.bandwidth) for c in contexts]
         picked = {"color": style.RED, "linewidth": 3} if name == cache else {"color": style.GREY}
-        axes.plot(contexts, times, marker="", label=name if name == cache else None, **picked)
+        axes.plot(contexts, times, marker="", linestyle="-", **picked)
+        axes.text(contexts[-1], times[-1], f" {name}", color=picked["color"], fontsize=9)
     now = step_ms(weights, requests, cache, context, chip.bandwidth)
     axes.plot([context], [now], marker="X", markersize=12, color=style.RED, linestyle="")
     axes.set(xscale="log", yscale="log", xlabel="context", ylabel="step, ms (weights + cache)")
-    axes.set_title(f"{requests} requests a GPU, {experts}")
-    axes.legend(loc="upper left")
+    axes.set(title=f"{requests} requests a GPU, {experts}", xlim=(200, 3e7))
     style.source_label(axes, "derived from datasheet peaks")
     plt.show()
     print(context_text(cache, context, requests, weights))
@@ -180,10 +181,12 @@ def batching_plans(lengths: list[int], slots: int) -> None:
     for axes, (name, plan) in zip(rows, plans.items(), strict=True):
         for number, (slot, start, end) in enumerate(plan):
             colour = style.BLUE if number % 2 else style.SKY
-            axes.broken_barh([(start, end - start)], (slot + 0.1, 0.8), color=colour)
+            place = (slot + 0.1, 0.8)
+            axes.broken_barh([(start, end - start)], place, facecolor=colour, edgecolor="white")
         steps = max(end for *_, end in plan)
         axes.axvline(steps, color=style.RED, linestyle="-", marker="")
         axes.set(title=f"{name}: {steps} steps", ylabel="slot", ylim=(slots, 0), yticks=[])
+        axes.set_xlim(0, None)
         axes.grid(False, axis="y")
     rows[1].set_xlabel("step")
     style.source_label(rows[1], "derived: the engine takes the same steps")

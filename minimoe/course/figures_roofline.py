@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import FuncFormatter
 
 from minimoe.course import style
 from minimoe.perf import roofline
@@ -31,6 +32,7 @@ def memory_steps(machine: Hardware) -> None:
     for size in cache_steps(machine.sweep):
         axes.axvline(size / 2**20, color=style.GREY, linewidth=1, linestyle=":", marker="")
     axes.set(xscale="log", xlabel="buffer, MiB", ylabel="GB/s", ylim=(0, None))
+    _plain_ticks(axes.xaxis)
     axes.set_title("what fits in a cache is read faster")
     axes.legend()
     style.source_label(axes, "measured here")
@@ -47,7 +49,7 @@ def roofline_plot(
     """The two roofs, and points below them. bandwidth in bytes/s, rate in FLOP/s."""
     _, axes = style.new_figure(7.5, 4.4)
     reached = [point.intensity for points in series.values() for point in points]
-    low, high = min([0.2, *reached]) / 2, max([8 * rate / bandwidth, *reached]) * 2
+    low, high = min([rate / bandwidth / 8, *reached]) / 2, max([8 * rate / bandwidth, *reached]) * 2
     line = np.geomspace(low, high, 200)
     roof = [roofline.roof(x, bandwidth, rate) for x in line]
     unit, name = (1e12, "TFLOP/s") if rate > 5e12 else (1e9, "GFLOP/s")
@@ -57,18 +59,31 @@ def roofline_plot(
     ):
         x, y = [p.intensity for p in points], [p.rate / unit for p in points]
         axes.plot(x, y, marker=marker, color=colour, linestyle="", label=key)
-        for point in points:
-            if point.name:
-                at = (point.intensity, point.rate / unit)
-                axes.annotate(point.name, at, (4, -12), textcoords="offset points", fontsize=9)
+        _name_points(axes, points, unit, above=key != next(iter(series)))
     knee = rate / bandwidth
     axes.axvline(knee, color=style.GREY, linewidth=1, linestyle=":", marker="")
-    axes.text(knee, axes.get_ylim()[0], f" knee {knee:.0f}", color=style.GREY, va="bottom")
+    at_foot = axes.get_xaxis_transform()  # x in data, y from 0 to 1
+    axes.text(knee, 0.03, f"  knee {knee:.0f}", color=style.GREY, transform=at_foot)
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte of memory traffic", ylabel=name)
+    _plain_ticks(axes.xaxis, axes.yaxis)
     axes.set_title(title)
     axes.legend(loc="upper left", fontsize=10)
     style.source_label(axes, label)
     plt.show()
+
+
+def _name_points(axes, points: list[Point], unit: float, above: bool) -> None:
+    """Names below and right of the points, or above and left, so that two series keep apart."""
+    place = {"xytext": (-4, 6), "ha": "right"} if above else {"xytext": (4, -12)}
+    for point in points:
+        at = (point.intensity, point.rate / unit)
+        axes.annotate(point.name, at, textcoords="offset points", fontsize=9, **place)
+
+
+def _plain_ticks(*axis) -> None:
+    """100 in place of a ten with a small 2."""
+    for one in axis:
+        one.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def layer_points(rows: list[dict]) -> list[Point]:
@@ -92,8 +107,9 @@ def distinct_experts(E: int = 64, K: int = 4, share: list[float] | None = None) 
     if share is not None:
         real = [roofline.distinct_expected(share, T) for T in tokens]
         axes.plot(tokens, real, label="this model's routing", marker="")
-    axes.plot(tokens, np.minimum(K * tokens, E), label="K x T, counted twice", marker="")
+    axes.plot(tokens, np.minimum(K * tokens, E), label="K x T, if none were shared", marker="")
     axes.set(xscale="log", xlabel="tokens in the step, T", ylabel="distinct experts read")
+    _plain_ticks(axes.xaxis)
     axes.set_title(f"{E} experts, {K} per token")
     axes.legend()
     style.source_label(axes, "derived")
@@ -131,6 +147,7 @@ def chip_slider(chip: str = "H200", experts_per_GPU: int = 48, tokens_per_GPU: i
     at = max(now["memory"], now["arithmetic"]) * 1e6
     axes.plot([tokens_per_GPU], [at], marker="X", markersize=12, color=style.RED, linestyle="")
     axes.set(xscale="log", yscale="log", xlabel="tokens per GPU", ylabel="us per layer, bfloat16")
+    _plain_ticks(axes.xaxis, axes.yaxis)
     axes.set_title(f"{chip}, {experts_per_GPU} experts a GPU")
     axes.legend()
     style.source_label(axes, "derived from datasheet peaks")
@@ -155,6 +172,7 @@ def per_gpu_throughput(narrow: list[dict], wide: list[dict]) -> None:
             )
     axes.set(xscale="log", yscale="log", xlabel="us per layer (less is a faster answer)")
     axes.set_ylabel("M tokens/s per GPU")
+    _plain_ticks(axes.xaxis, axes.yaxis)
     axes.set_title("the layer's two regimes; labels are tokens per GPU")
     axes.legend()
     style.source_label(axes, "measured on H200")

@@ -51,33 +51,40 @@ def read_bandwidth(mebibytes: int = 128, rounds: int = 5) -> float:
     return buffer.nbytes / min(times)
 
 
-def decode_seconds(llm: LLM, requests: int, context: int, rounds: int = 9) -> float:
-    """Time of one decode step in which each request sees `context` cached positions.
+def decode_seconds(llm: LLM, requests: int, contexts: list[int], rounds: int = 15) -> list[float]:
+    """Time of one decode step in which each request sees so many cached positions, by context.
 
-    The best of some rounds, since other programs only ever add to it.
-
-    The cached rows are zeros: what they hold does not change how long reading them takes.
+    The best of some rounds, since other programs only ever add to it; each round goes through all
+    contexts, so that a busy moment does not fall on one of them. The cached rows are zeros: what
+    they hold does not change how long reading them takes.
     """
-    engine, pool = llm.engine, llm.engine.pool
-    params = SamplingParams(max_tokens=1, **GREEDY)
-    per_request = -(-context // engine.scheduler.block_size)
+    steps = [_decoding(llm, requests, context) for context in contexts]
+    best = [float("inf")] * len(steps)
+    with torch.inference_mode():
+        for _ in range(rounds + 1):
+            for i, seqs in enumerate(steps):
+                start = time.perf_counter()
+                llm.engine.runner.run([(seq, 1) for seq in seqs])
+                best[i] = min(best[i], time.perf_counter() - start)
+    for seqs in steps:
+        for seq in seqs:
+            llm.engine.pool.release(seq.blocks)
+    return best
+
+
+def _decoding(llm: LLM, requests: int, context: int) -> list[Sequence]:
+    """Requests with all but their last token in the cache."""
+    engine, params = llm.engine, SamplingParams(max_tokens=1, **GREEDY)
     seqs = []
     for i in range(requests):
-        blocks = [pool.allocate() for _ in range(per_request)]
+        count = -(-context // engine.scheduler.block_size)
+        blocks = [engine.pool.allocate() for _ in range(count)]
         engine.runner.clear(blocks)
         ids = make_prompt(context, i)
         seqs.append(
             Sequence(str(i), ids, params, 0, context + 1, blocks=blocks, num_computed=context - 1)
         )
-    times = []
-    with torch.inference_mode():
-        for _ in range(rounds + 2):
-            start = time.perf_counter()
-            engine.runner.run([(seq, 1) for seq in seqs])
-            times.append(time.perf_counter() - start)
-    for seq in seqs:
-        pool.release(seq.blocks)
-    return min(times[2:])
+    return seqs
 
 
 @dataclass(frozen=True)

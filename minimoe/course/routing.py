@@ -72,6 +72,17 @@ def shared_choices(routes: Routes, ids: list[int]) -> tuple[torch.Tensor, torch.
     return _mean(common, same & ~itself), _mean(common, ~same)
 
 
+def shared_table(routes: Routes, ids: list[int]) -> str:
+    """`shared_choices` as text: a column per layer."""
+    layers = range(routes.first, routes.first + len(routes.ids))
+    rows = [f"{'experts in common':<20}" + "".join(f"layer {layer}".rjust(9) for layer in layers)]
+    for name, means in zip(
+        ("same token", "different tokens"), shared_choices(routes, ids), strict=True
+    ):
+        rows.append(f"{name:<20}" + "".join(f"{mean:>9.2f}" for mean in means.tolist()))
+    return "\n".join(rows)
+
+
 def _mean(common: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
     return (common.double() * pairs).sum((1, 2)) / pairs.sum()
 

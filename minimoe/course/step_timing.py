@@ -74,7 +74,7 @@ def decode_step(llm: LLM, requests: int, steps: int = 12) -> Step:
     return Step(f"decode, {requests}", requests, seconds, work, calls)
 
 
-def prefill_step(llm: LLM, tokens: int, steps: int = 3) -> Step:
+def prefill_step(llm: LLM, tokens: int, steps: int = 5) -> Step:
     """A step that computes a prompt of `tokens`, at most 512; the best of `steps`."""
     params = SamplingParams(max_tokens=1, temperature=0.0)
     prompt, times = mixed_prompts("tiny-moe", 1, tokens), []

@@ -14,7 +14,7 @@ from minimoe.training.batches import held_out_rows
 from minimoe.training.evaluate import balance_report, expert_usage, held_out_loss
 from minimoe.training.trainer import Trainer
 
-HELD_OUT_TOKENS = {"cuda": 65_536, "cpu": 4_096}  # measured per domain, each time
+HELD_OUT_TOKENS = {"cuda": 65_536, "cpu": 2_048}  # measured per domain, each time
 POINTS = 12  # on the curve of a run by the clock; a run by steps has one every `eval_every`
 
 

@@ -8,6 +8,7 @@ from minimoe.course.routing import (
     follow,
     route_table,
     shared_choices,
+    shared_table,
     training_mix,
 )
 from minimoe.model.transformer import Transformer
@@ -83,6 +84,13 @@ def test_shared_choices_by_hand_and_without_a_pair():
     routes = Routes(chosen, torch.ones(1, 3, 2), torch.ones(3, 3), first=1)
     same, different = shared_choices(routes, [7, 7, 8])
     assert same.tolist() == [1.0] and different.tolist() == [0.0]
+    assert shared_table(routes, [7, 7, 8]).split()[-5:] == [
+        "token",
+        "1.00",
+        "different",
+        "tokens",
+        "0.00",
+    ]
     same, _ = shared_choices(routes, [7, 8, 9])
     assert same.isnan().all()
 
