@@ -70,12 +70,14 @@ def run_cases(args, cases: list[dict], tokens: list[int]) -> tuple[list[dict], d
 
 
 def render(result: dict) -> str:
-    """A table, one line a row."""
-    first = next(name for name in ("batch", "prompt_tokens") if name in result["rows"][0])
-    lines = [f"{first:>13} {'tok/s':>8} {'baseline':>9} {'ratio':>6}"]
-    for row in result["rows"]:
+    """A table, one line a row; the baseline's columns where there is one."""
+    rows = result["rows"]
+    first = next(name for name in ("batch", "prompt_tokens") if name in rows[0])
+    compared = "ratio" in rows[0]
+    lines = [f"{first:>13} {'tok/s':>8}" + (f" {'baseline':>9} {'ratio':>6}" if compared else "")]
+    for row in rows:
         line = f"{row[first]:13} {row['tok_s']:8.0f}"
-        if "ratio" in row:
+        if compared:
             line += f" {row['baseline_tok_s']:9.0f} {row['ratio']:6.2f}  ({row['baseline']})"
         lines.append(line)
     return "\n".join(lines)

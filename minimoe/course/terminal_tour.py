@@ -17,10 +17,9 @@ class Wrapper:
 
     def read(self, size=-1):""",
     "story": """\
-In a flat above a bakery lived Lena, a piano student. Everyone knew that Lena was brave. It was \
-Sunday, and the shops were closed.
+In a research base on a small moon lived Lena, a young pilot.
 
-Then something bad happened: the lost dog had not come home.""",
+That day the tomatoes were dying.""",
     "chat": "I put the red lamp in the hall. The red lamp is now in the attic. "
     "Where is the red lamp?",
     "json": "tool: send_message\nrequest: Tell Mina that dinner is ready.\n",

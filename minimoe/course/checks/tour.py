@@ -35,6 +35,10 @@ def _shares_of_all(scores, bias, k, scale):
     return {e: scale * scores[e] / sum(scores) for e in chosen}
 
 
+def _plain_scores(scores, bias, k, scale):
+    return {e: scale * scores[e] for e in route_naive(scores, bias, k, scale)}
+
+
 def _ties_to_the_higher(scores, bias, k, scale):
     last = len(scores) - 1
     flipped = route_naive(scores[::-1], bias[::-1], k, scale)
@@ -48,6 +52,7 @@ class Route(Check):
         Wrong(_weighs_with_bias, "the bias chooses and does not weigh"),
         Wrong(_ignores_bias, "other experts are chosen"),
         Wrong(_shares_of_all, "shares of the chosen scores"),
+        Wrong(_plain_scores, "divide each chosen score by the sum"),
         Wrong(_ties_to_the_higher, "the lower id goes first"),
         Wrong(lambda s, b, k, scale: route_naive(s, b, k, 1.0), "times `scale`"),
         Wrong(lambda s, b, k, scale: list(route_naive(s, b, k, scale)), "a dict is expected"),
@@ -85,6 +90,8 @@ class Route(Check):
         chosen, weight = next(iter(got.items()))
         total = sum(scores[e] for e in got)
         biased = sum(scores[e] + bias[e] for e in got)
+        if abs(weight - scale * scores[chosen]) < self.tolerance:
+            return "the weights are shares: divide each chosen score by the sum of the chosen"
         if abs(weight - scores[chosen] / total) < self.tolerance:
             return "the weights are shares of the chosen scores times `scale`"
         if biased and abs(weight - scale * (scores[chosen] + bias[chosen]) / biased) < 1e-9:
@@ -110,7 +117,8 @@ class Active(Check):
         Wrong(lambda total, c: active_naive(total, replace(c, first_k_dense_replace=0)), "dense"),
         Wrong(lambda total, c: total - (total - active_naive(total, c)) * 2 // 3, "three matrices"),
         Wrong(lambda total, c: total - active_naive(total, c), "are not used: subtract"),
-        Wrong(lambda total, c: total * c.num_experts_per_tok // c.n_routed_experts, "too small"),
+        Wrong(lambda total, c: total - (total - active_naive(total, c)) // 3, "three matrices"),
+        Wrong(lambda total, c: total * c.num_experts_per_tok // c.n_routed_experts, "only the"),
         Wrong(lambda total, c: active_naive(total, replace(c, num_experts_per_tok=0)), "does use"),
         Wrong(_of_one_layer, "each layer that has experts"),
         Wrong(lambda total, c: total, "subtract the experts"),
@@ -156,8 +164,10 @@ class Active(Check):
             return "subtract the experts that a token does not use"
         if got == unused:
             return "these are the parameters that are not used: subtract them from the total"
-        if got == total - unused * 2 // 3:
+        if got in (total - unused // 3, total - unused * 2 // 3):
             return "an expert has three matrices of D x F: gate, up and down"
+        if abs(got - total * config.num_experts_per_tok / config.n_routed_experts) < 1:
+            return "only the routed experts are used in part: all the rest is used by every token"
         if got == active_naive(total, replace(config, first_k_dense_replace=0)):
             return "the first layers are dense: they have no experts to subtract"
         if got == active_naive(total, replace(config, num_experts_per_tok=0)):
@@ -256,4 +266,6 @@ class BodyEnd(Check):
             return "the first line always belongs to the body"
         if text[got:].startswith("\n\n"):
             return "an empty line does not end a body: what follows may be indented"
+        if text.endswith("\n"):
+            return "the body may still go on: the last line has not begun, so give -1"
         return "the body may still go on: give -1 until a line is not indented"
