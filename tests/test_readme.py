@@ -21,6 +21,7 @@ QUICK = {
     "check": [],
     "generate": ["--max-tokens", "4"],
     "eval": [],
+    "replay": [],
     "bench": None,
     "train": None,
 }
