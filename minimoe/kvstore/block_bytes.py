@@ -21,10 +21,26 @@ def block_bytes(planes: Planes) -> int:
 def pack(planes: Planes, blocks: Sequence[int]) -> np.ndarray:
     """A copy of the given blocks: `[len(blocks), block_bytes]` of uint8."""
     out = np.empty((len(blocks), block_bytes(planes)), np.uint8)
-    for plane, part in _parts(planes, torch.from_numpy(out)):
-        index = torch.tensor(blocks, device=plane.device)
-        part.copy_(plane.index_select(1, index).transpose(0, 1))
+    start = 0
+    for _, plane in sorted(planes.items()):
+        for pages in _bytes(plane, blocks):  # layer by layer
+            end = start + pages.shape[1]
+            out[:, start:end] = pages
+            start = end
     return out
+
+
+def _bytes(plane: torch.Tensor, blocks: Sequence[int]):
+    """The given blocks of each layer, `[len(blocks), bytes]`.
+
+    On a CPU by NumPy: torch would wake its threads, beside a decode loop that needs them.
+    """
+    if plane.device.type != "cpu":
+        plane = plane.index_select(1, torch.tensor(blocks, device=plane.device)).cpu()
+        blocks = range(len(blocks))
+    rows = plane.view(torch.uint8).flatten(2).numpy()  # [layers, blocks, bytes]
+    for layer in rows:
+        yield layer[list(blocks)]
 
 
 def unpack(planes: Planes, blocks: Sequence[int], data: np.ndarray) -> None:
@@ -35,10 +51,15 @@ def unpack(planes: Planes, blocks: Sequence[int], data: np.ndarray) -> None:
 
 
 def finite(planes: Planes, data: np.ndarray) -> np.ndarray:
-    """Which blocks of `data` hold numbers only: `[blocks]` of bool. A NaN must not be kept."""
+    """Which blocks of `data` hold numbers only: `[blocks]` of bool. A NaN must not be kept.
+
+    A sum is not finite where one of its terms is not.
+    """
     good = np.ones(len(data), bool)
     for _, part in _parts(planes, torch.from_numpy(data)):
-        good &= torch.isfinite(part).flatten(1).all(1).numpy()
+        if part.dtype not in (torch.float32, torch.float64):
+            part = part.float()
+        good &= np.isfinite(part.flatten(1).numpy().sum(axis=1))
     return good
 
 

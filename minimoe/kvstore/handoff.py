@@ -103,7 +103,8 @@ class HandOff:
         path = self.spool / f"{self.count:09d}.blocks"
         self.count += 1
         try:
-            self.spool.mkdir(parents=True, exist_ok=True)
+            if not self.spool.is_dir():
+                self.spool.mkdir(parents=True, exist_ok=True)
             write_message(path, header, payload)
         except OSError as error:
             path.with_suffix(".part").unlink(missing_ok=True)

@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS segments (
     expires REAL NOT NULL, uses INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS blocks (
     key BLOB PRIMARY KEY, segment INTEGER NOT NULL, slot INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS plan (name TEXT PRIMARY KEY, dropped INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS segments_by_age ON segments (expires, uses);
 CREATE INDEX IF NOT EXISTS segments_by_use ON segments (uses);
 CREATE INDEX IF NOT EXISTS blocks_of ON blocks (segment);
@@ -30,7 +31,7 @@ CREATE INDEX IF NOT EXISTS blocks_of ON blocks (segment);
 FIELDS = "s.id, s.name, s.length, s.checksums"
 TABLES = "metadata.sqlite"
 ASK = 500  # keys in one query
-LOG_PAGES = 64  # of 4 KiB: the log is merged into the tables at this length
+LOG = 256 * 1024  # bytes of log after which it is merged into the tables
 
 
 class StoreError(MinimoeError):
@@ -53,8 +54,8 @@ class Segment:
 class Metadata:
     """The tables of one store. Every method is one query or one step of the caller's `lock()`."""
 
-    def __init__(self, folder: str | Path, timeout: float = 60.0):
-        self.path, self.timeout = Path(folder) / TABLES, timeout
+    def __init__(self, folder: str | Path, timeout: float = 60.0, log_bytes: int = LOG):
+        self.path, self.timeout, self.log_bytes = Path(folder) / TABLES, timeout, log_bytes
         try:
             self.writers = FileLock(self.path.with_name("writers.lock"))
             self.db = sqlite3.connect(
@@ -77,25 +78,42 @@ class Metadata:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One writer at a time; all changes become visible at the end, or none of them."""
-        with self.writers:
-            self._shorten_log()
-            self.db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self.db.execute("COMMIT")
-            except BaseException:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
-                raise
+        """One writer at a time, one transaction."""
+        with self.writers, self.transaction():
+            yield
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All changes become visible at the end, or none. The caller holds `writers`."""
+        self._shorten_log()
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.db.execute("COMMIT")
+        except BaseException:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
 
     def _shorten_log(self) -> None:
         """Merge a long log into the tables. SQLite's own way never finds a moment for it while
         many processes read and write; the holder of the lock waits for short readers only."""
-        if self._file_sizes()[1] > LOG_PAGES * 4096:
+        if self._file_sizes()[1] > self.log_bytes:
             self.db.execute("PRAGMA busy_timeout=200")
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self.db.execute(f"PRAGMA busy_timeout={round(self.timeout * 1000)}")
+
+    def plan(self, write: str | None, drop: Iterable[str]) -> None:
+        """Note what is about to be written and dropped, for whoever finds it unfinished."""
+        rows = [(name, 1) for name in drop] + ([(write, 0)] if write else [])
+        self.db.executemany("INSERT OR REPLACE INTO plan VALUES (?, ?)", rows)
+
+    def left_over(self) -> list[tuple[str, int]]:
+        """(name, whether to drop it) of a plan that was not finished."""
+        return self.db.execute("SELECT name, dropped FROM plan").fetchall()
+
+    def forget_plan(self) -> None:
+        self.db.execute("DELETE FROM plan")
 
     def close(self) -> None:
         self.db.close()
@@ -215,7 +233,7 @@ class Metadata:
     def reserved(self) -> int:
         """The same, with the log as long as it may grow within a write or two."""
         tables, log = self._file_sizes()
-        return tables + max(log, LOG_PAGES * 4096) + LOG_PAGES * 4096 + self._disk()
+        return tables + max(log, self.log_bytes) + LOG + self._disk()
 
     def _disk(self) -> int:
         return self.db.execute("SELECT COALESCE(SUM(disk), 0) FROM segments").fetchone()[0]

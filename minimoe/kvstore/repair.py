@@ -42,7 +42,7 @@ def _repair_segment(store: BlockStore, segment: Segment, report: Repair) -> None
             return
         good = store.reader.good_shards(segment)
         if len(good) < store.code.data:
-            store.journal.announce(None, [segment.name])
+            store.drop([segment.name])
             report.segments_dropped += 1
             return
         plain = store.code.decode(good)
@@ -60,7 +60,7 @@ def drop_unreadable(store: BlockStore, names: Iterable[str]) -> int:
         with store.journal.writing():
             exists = store.meta.exists(segment.name)
             if exists and len(store.reader.good_shards(segment)) < store.code.data:
-                store.journal.announce(None, [segment.name])
+                store.drop([segment.name])
                 dropped += 1
     return dropped
 

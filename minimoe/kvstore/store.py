@@ -16,13 +16,13 @@ import numpy as np
 
 from minimoe.kvstore.erasure import Buffer, StripeCode, checksum, library
 from minimoe.kvstore.journal import Journal
-from minimoe.kvstore.metadata import TABLES, Metadata, Segment, StoreError
+from minimoe.kvstore.metadata import LOG, TABLES, Metadata, Segment, StoreError
 from minimoe.kvstore.retention import RETENTION
 from minimoe.kvstore.segments import NodeFolders
 from minimoe.kvstore.shard_reader import ShardReader
 
 MIN_SEGMENT = 256 * 1024  # bytes; below this, opening twelve files costs more than reading them
-SEGMENT = 1024 * 1024
+SEGMENT = 4 * 1024 * 1024
 QUOTA = 1024**3
 LEAST_QUOTA = 4 * 1024**2
 PAGE = 4096  # a file takes a multiple of this on disk
@@ -72,11 +72,12 @@ class BlockStore:
         self.segment_blocks = max(1, min(segment_bytes, quota_bytes // 8) // block_bytes)
         library()  # say so now if it is not installed
         _make_folder(self.folder)
-        self.meta = Metadata(self.folder)
+        # A merge waits for the disk, so a large store may let its log grow to a 256th of it.
+        self.meta = Metadata(self.folder, log_bytes=max(LOG, quota_bytes // 256))
         self._claim(Shape(fingerprint, block_bytes, code.data, code.parity))
         self.nodes = NodeFolders(self.folder, code.shards)
         self.reader = ShardReader(self.nodes, code)
-        self.journal = Journal(self.folder, self.meta, self.nodes)
+        self.journal = Journal(self.meta, self.nodes)
 
     def _claim(self, ours: "Shape") -> None:
         """The first process names the store; the others must agree."""
@@ -150,15 +151,17 @@ class BlockStore:
 
         `slots` holds (key, slot) pairs; `drop` names segments that this one replaces.
         """
-        victims = self._victims(self.disk_bytes(len(shards[0])))
+        disk = self.disk_bytes(len(shards[0]))
+        victims = self._victims(disk)
         if victims is None:
             return False
-        name = secrets.token_hex(8)
-        self.journal.announce(name, [*victims, *drop])
-        self.nodes.write(name, shards, may_fail=self.code.parity)
         sums = b"".join(checksum(shard).to_bytes(4, "little") for shard in shards)
-        row = self.meta.insert(name, length, sums, self.disk_bytes(len(shards[0])), kind, expires)
-        self.meta.place(row, slots)
+        name = secrets.token_hex(8)
+        with self.journal.change(name, [*victims, *drop]):
+            self.nodes.write(name, shards, may_fail=self.code.parity)
+            row = self.meta.insert(name, length, sums, disk, kind, expires)
+            self.meta.place(row, slots)
+            self.meta.note("clock", repr(self.now()))
         return True
 
     def disk_bytes(self, shard_bytes: int) -> int:
@@ -188,8 +191,13 @@ class BlockStore:
         """Drop segments past their retention; returns how many."""
         with self.journal.writing():
             names = self.meta.expired(self.now())
-            self.journal.announce(None, names)
+            self.drop(names)
         return len(names)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Inside the write lock: forget segments, rows and files."""
+        with self.journal.change(None, names):
+            pass
 
     def stats(self) -> dict:
         """Counts, payload bytes, bytes on disk, and what counts against the quota."""
@@ -211,10 +219,8 @@ class BlockStore:
         return self.retention[kind]
 
     def now(self) -> float:
-        """The store's time, inside the lock: the clock, or the latest it ever showed."""
-        now = max(self.clock(), float(self.meta.fact("clock") or 0))
-        self.meta.note("clock", repr(now))
-        return now
+        """The store's time: the clock, or the latest that it showed at a write."""
+        return max(self.clock(), float(self.meta.fact("clock") or 0))
 
 
 def open_store(folder: str | Path, **settings) -> BlockStore:

@@ -18,7 +18,7 @@ from minimoe.kvstore.handoff import read_message
 from minimoe.kvstore.repair import drop_unreadable, join_small
 from minimoe.kvstore.store import MIN_SEGMENT, BlockStore, open_store
 
-LINGER = 0.2  # seconds that blocks wait for company before they make a small segment
+LINGER = 0.3  # seconds that blocks wait for company before they make a small segment
 HOUSEKEEPING = 30.0  # seconds between sweeps
 ORPHAN = 10.0  # seconds after which another engine's file is taken over
 
@@ -73,7 +73,6 @@ class Writer:
         self.status["files"] += len(files)
         if not self.files:
             self.since = None
-        self._tell()
 
     def commit_all(self) -> None:
         for kind in list(self.files):
@@ -105,6 +104,7 @@ class Writer:
 
     def _problem(self, problem: str) -> None:
         self.status["problem"] = problem
+        self._tell()
         print(f"KV store {self.store.folder}: {problem}", file=sys.stderr, flush=True)
 
     def _tell(self) -> None:
@@ -167,10 +167,17 @@ def serve(writer: Writer, bell: Doorbell) -> None:
             tidy = time.monotonic()
 
 
+def step_back() -> None:
+    """Decoding comes first: take what is left of the cores, and never interrupt to take it."""
+    if hasattr(os, "nice"):
+        os.nice(19)
+    if hasattr(os, "SCHED_BATCH"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 def main(argv: list[str]) -> None:
     folder, spool, settings = argv
-    if hasattr(os, "nice"):
-        os.nice(10)  # decoding comes first
+    step_back()
     try:
         Path(spool).mkdir(parents=True, exist_ok=True)
         store = open_store(folder, **json.loads(settings))

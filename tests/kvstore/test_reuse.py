@@ -248,6 +248,8 @@ class ReuseMachine(RuleBasedStateMachine):
 class FakeTokenizer:
     """Token ids only."""
 
+    vocab_size = 2048
+
     def stream(self):
         return self
 

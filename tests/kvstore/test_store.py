@@ -336,35 +336,53 @@ def test_small_segments_are_joined(store):
     assert repair(store).strangers_removed == 0
 
 
-def test_a_writer_killed_between_files_and_commit_leaves_nothing(store, monkeypatch):
+class Killed(BaseException):
+    """The end of a writer, at a point where it can do nothing more."""
+
+
+def kill(monkeypatch, store, target, name):
+    """Let the writer die when it calls `target.name`, with no time for anything else."""
+
+    def die(*args, **kwargs):
+        raise Killed
+
+    monkeypatch.setattr(target, name, die)
+    monkeypatch.setattr(store.journal, "_finish_left_over", lambda: None)
+
+
+@pytest.mark.parametrize("name", ["insert", "place", "forget_plan"])
+def test_a_writer_killed_between_files_and_commit_leaves_nothing(store, monkeypatch, name):
     put(store, range(16))
-    monkeypatch.setattr(store.meta, "insert", lambda *a: (_ for _ in ()).throw(SystemExit))
-    monkeypatch.setattr(store.journal, "_recover", lambda: None)  # no time for it: we are dead
-    with pytest.raises(SystemExit):
-        put(store, range(16, 32))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        kill(patch, store, store.meta, name)
+        with pytest.raises(Killed):
+            put(store, range(16, 32))
     other = make(store.folder)
     assert other.lookup([key(16)]) == 0
+    assert sum(len(os.listdir(folder)) for folder in store.nodes.folders) == 24
     assert put(other, range(16, 32)) == 16
     assert repair(other).strangers_removed == 0
     assert readable(other, range(32)) == (32, [])
     other.close()
 
 
-def test_a_writer_killed_after_its_victims_files_went(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["remove", "write"])
+def test_a_writer_killed_while_it_makes_room(tmp_path, monkeypatch, name):
     store = make(tmp_path, quota_bytes=4 * 2**20)
     for start in range(0, 1200, 16):
         put(store, range(start, start + 16))
+    while not store._victims(store.disk_bytes(4096)):
+        put(store, range(start, start + 16))
+        start += 16
     full = store.stats()["segments"]
-    monkeypatch.setattr(store.nodes, "write", lambda *a, **k: (_ for _ in ()).throw(SystemExit))
-    monkeypatch.setattr(store.journal, "_recover", lambda: None)
-    with pytest.raises(SystemExit):
-        for start in range(5000, 9000, 16):
-            put(store, range(start, start + 16))
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        kill(patch, store, store.nodes, name)
+        with pytest.raises(Killed):
+            put(store, range(9000, 9016))
     store.sweep()  # any later write finishes the job
     assert full - 2 <= store.stats()["segments"] < full
     assert all(len(store.reader.good_shards(s)) == 12 for s in store.meta.all_segments())
+    assert repair(store).strangers_removed == 0
     store.close()
 
 
