@@ -52,12 +52,14 @@ def main(args) -> dict:
             rows = [measure(llm, args.model, n, args) for n in args.prefix_tokens]
         finally:
             llm.close()
-    from minimoe.bench.restore import restore_rates
+    from minimoe.bench import restore, write_path
 
+    settings = {"device": args.device, "dtype": args.dtype}
     return {
         "rows": rows,
         "crossover_tokens": crossover(rows),
-        "restore": restore_rates(),
+        "restore": restore.restore_rates(),
+        "decode": write_path.decode_ratio(args.model, rounds=args.rounds, **settings),
         **{name: getattr(args, name) for name in ("new_tokens", "busy", "chunk", "rounds")},
         **{name: getattr(args, name) for name in ("device", "dtype", "threads")},
         "versions": {"torch": torch.__version__},
@@ -168,7 +170,12 @@ def render(result: dict) -> str:
     lines.append(
         f"the store alone, verified, {rates['bytes'] / 1e6:.0f} MB: "
         f"{rates['whole'] / 1e6:.0f} MB/s, "
-        f"{rates['two_lost'] / 1e6:.0f} MB/s with two nodes gone (all measured here)"
+        f"{rates['two_lost'] / 1e6:.0f} MB/s with two nodes gone (measured here)"
+    )
+    decode = result["decode"]
+    lines.append(
+        f"decode of {decode['batch']} requests while all their blocks are written: "
+        f"{decode['ratio']:.2f} of its speed without a store (measured here)"
     )
     return "\n".join(lines)
 

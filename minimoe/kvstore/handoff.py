@@ -21,6 +21,7 @@ import numpy as np
 
 SPOOL_LIMIT = 64 * 1024**2  # bytes that may wait for the writer; beyond, blocks are not saved
 RESTART_EVERY = 5.0  # seconds between attempts to start a writer that died
+HEADER_LIMIT = 1 << 26
 PAUSE = 10.0  # seconds without saving after the disk was full
 
 
@@ -35,13 +36,15 @@ def write_message(path: Path, header: dict, payload: bytes | np.ndarray = b"") -
     os.replace(beside, path)
 
 
-def read_message(path: Path) -> tuple[dict, memoryview]:
-    """Header and blocks of a hand-off file. Raises ValueError where it is damaged."""
-    data = memoryview(path.read_bytes())
-    if len(data) < 8:
-        raise ValueError("too short")
-    length = struct.unpack("<Q", data[:8])[0]
-    return json.loads(bytes(data[8 : 8 + length])), data[8 + length :]
+def read_header(file) -> dict:
+    """Header of an open hand-off file; its blocks come next. Raises ValueError where damaged."""
+    length = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))[0]
+    if length > HEADER_LIMIT:
+        raise ValueError("no header")
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("no header")
+    return header
 
 
 class HandOff:

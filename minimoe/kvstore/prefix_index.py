@@ -95,20 +95,9 @@ class PrefixIndex:
             keys.append(parent)
         return keys
 
-    def match(self, tokens: Sequence[int], salt: str | None = None) -> list[BlockKey]:
-        """The index's own keys of the longest cached run of leading full blocks."""
-        found, parent = [], None
-        for piece in full_blocks(tokens, self.block_size):
-            block = self._blocks.get(self.child(parent, piece, salt))
-            if block is None:
-                break
-            parent = self._keys[block]
-            found.append(parent)
-        return found
-
     def lookup(self, tokens: Sequence[int], salt: str | None = None) -> list[int]:
         """Blocks that hold the longest cached run of leading full blocks, in order."""
-        return [self._blocks[key] for key in self.match(tokens, salt)]
+        return self.run(self.chain(tokens, salt))
 
     def run(self, keys: list[BlockKey]) -> list[int]:
         """Blocks of the cached leading keys, for keys that `chain` made.

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from minimoe.errors import MinimoeError
 from minimoe.kvstore.block_bytes import Planes, block_bytes
-from minimoe.kvstore.handoff import HandOff
 from minimoe.kvstore.prefix_index import PrefixIndex
-from minimoe.kvstore.store import BlockStore
 from minimoe.kvstore.tiers import DiskTier, MemoryTier
 
 STORE_OPTIONS = {"folder", "quota_bytes", "retention", "kind"}
@@ -121,6 +119,9 @@ def make_reuse(pool, planes: Planes, fingerprint: str, block_size: int, kv_store
             f"{sorted(STORE_OPTIONS - {'folder'})}"
         )
     folder, kind = Path(options.pop("folder")), options.pop("kind", "chat")
+    from minimoe.kvstore.handoff import HandOff
+    from minimoe.kvstore.store import BlockStore
+
     store = BlockStore(folder, fingerprint, block_bytes(planes), **options)
     store.lifetime(kind)  # refuse an unknown class before the first save
     return KVReuse(

@@ -5,20 +5,20 @@ says which key is where (`metadata.py`). A put is seen whole or not at all (`jou
 verifies every shard it uses, rebuilds what is missing, and otherwise is a miss: never wrong bytes.
 """
 
-import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from minimoe.kvstore import shape
 from minimoe.kvstore.erasure import Buffer, StripeCode, checksum, library
 from minimoe.kvstore.journal import Journal
-from minimoe.kvstore.metadata import LOG, TABLES, Metadata, Segment, StoreError
+from minimoe.kvstore.metadata import LOG, Metadata, Segment, StoreError
 from minimoe.kvstore.retention import RETENTION
 from minimoe.kvstore.segments import NodeFolders
+from minimoe.kvstore.shape import Shape
 from minimoe.kvstore.shard_reader import ShardReader
 
 MIN_SEGMENT = 256 * 1024  # bytes; below this, opening twelve files costs more than reading them
@@ -26,19 +26,6 @@ SEGMENT = 4 * 1024 * 1024
 QUOTA = 1024**3
 LEAST_QUOTA = 4 * 1024**2
 PAGE = 4096  # a file takes a multiple of this on disk
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What all users of one store must agree on."""
-
-    fingerprint: str
-    block_bytes: int
-    data: int
-    parity: int
-
-    def __str__(self) -> str:
-        return f"{self.fingerprint}, {self.block_bytes} bytes a block, {self.data}+{self.parity}"
 
 
 class BlockStore:
@@ -74,20 +61,10 @@ class BlockStore:
         _make_folder(self.folder)
         # A merge waits for the disk, so a large store may let its log grow to a 256th of it.
         self.meta = Metadata(self.folder, log_bytes=max(LOG, quota_bytes // 256))
-        self._claim(Shape(fingerprint, block_bytes, code.data, code.parity))
+        shape.claim(self.meta, self.folder, Shape(fingerprint, block_bytes, code.data, code.parity))
         self.nodes = NodeFolders(self.folder, code.shards)
         self.reader = ShardReader(self.nodes, code)
         self.journal = Journal(self.meta, self.nodes)
-
-    def _claim(self, ours: "Shape") -> None:
-        """The first process names the store; the others must agree."""
-        theirs = Shape(**json.loads(self.meta.claim("shape", json.dumps(asdict(ours)))))
-        if theirs != ours:
-            self.meta.close()
-            raise StoreError(
-                f"KV store {self.folder} holds blocks of [{theirs}], this engine makes [{ours}]: "
-                "give each its own folder"
-            )
 
     def close(self) -> None:
         self.meta.close()
@@ -137,14 +114,30 @@ class BlockStore:
         for start in range(0, len(fresh), self.segment_blocks):
             keys = fresh[start : start + self.segment_blocks]
             segment = b"".join(blocks[key] for key in keys)
-            shards = self.code.encode(segment)  # before the lock is taken
-            with self.journal.writing():
-                new = len(keys) - len(self.meta.find(keys))  # another process may have been quicker
-                slots = [(key, slot) for slot, key in enumerate(keys)]
-                expires = self.now() + lifetime
-                if new and self.add_segment(shards, len(segment), slots, kind, expires):
-                    stored += new
+            stored += self._put_segment(keys, segment, kind, lifetime)
         return stored
+
+    def put_run(self, keys: Sequence[bytes], data: memoryview, kind: str = "chat") -> int:
+        """Like `put`, for blocks that lie one after another: stored without copying, if all new."""
+        size = self.block_bytes
+        if len(data) != len(keys) * size:
+            raise StoreError(f"{len(data)} bytes for {len(keys)} blocks of {size} bytes")
+        if len(set(keys)) < len(keys) or len(keys) > self.segment_blocks or self.meta.find(keys):
+            blocks = [data[i * size : (i + 1) * size] for i in range(len(keys))]
+            return self.put(zip(keys, blocks, strict=True), kind)
+        return self._put_segment(keys, data, kind, self.lifetime(kind))
+
+    def _put_segment(
+        self, keys: Sequence[bytes], segment: Buffer, kind: str, lifetime: float
+    ) -> int:
+        """One segment; returns how many of its blocks were new, 0 where the quota has no room."""
+        shards = self.code.encode(segment)  # before the lock is taken
+        with self.journal.writing():
+            new = len(keys) - len(self.meta.find(keys))  # another process may have been quicker
+            slots = [(key, slot) for slot, key in enumerate(keys)]
+            expires = self.now() + lifetime
+            added = new and self.add_segment(shards, len(segment), slots, kind, expires)
+        return new if added else 0
 
     def add_segment(self, shards, length: int, slots, kind: str, expires: float, drop=()) -> bool:
         """Inside the write lock: make room, write shards and rows. False where there is no room.
@@ -225,16 +218,9 @@ class BlockStore:
 
 def open_store(folder: str | Path, **settings) -> BlockStore:
     """An existing store, of whatever shape it is. Raises StoreError where there is none."""
-    if not (Path(folder) / TABLES).is_file():
-        raise StoreError(f"no KV store in {folder}: give the folder of an existing one")
-    meta = Metadata(folder)
-    shape = meta.fact("shape")
-    meta.close()
-    if shape is None:
-        raise StoreError(f"the KV store in {folder} was never used: there is nothing to open")
-    shape = Shape(**json.loads(shape))
-    code = StripeCode(shape.data, shape.parity)
-    return BlockStore(folder, shape.fingerprint, shape.block_bytes, code=code, **settings)
+    found = shape.read(folder)
+    code = StripeCode(found.data, found.parity)
+    return BlockStore(folder, found.fingerprint, found.block_bytes, code=code, **settings)
 
 
 def _by_segment(places: Sequence[tuple[Segment, int]]) -> Iterator[tuple[Segment, list]]:

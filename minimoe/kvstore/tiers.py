@@ -13,10 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from minimoe.kvstore.block_bytes import Planes, finite, pack, unpack
-from minimoe.kvstore.handoff import HandOff
 from minimoe.kvstore.line_fit import LineFit
 from minimoe.kvstore.prefix_index import BlockKey, PrefixIndex
-from minimoe.kvstore.store import BlockStore
 
 SAVE_BLOCKS = 32  # blocks that are handed to the writer at once
 SAVE_WITHIN = 0.5  # seconds that a block waits for others at most
@@ -52,9 +50,10 @@ class DiskTier:
     `observe_compute` tells it what computing costs, so that it loads only where that is quicker.
     """
 
-    def __init__(self, memory: MemoryTier, store: BlockStore, planes: Planes, handoff, kind="chat"):
+    def __init__(self, memory: MemoryTier, store, planes: Planes, handoff, kind: str = "chat"):
+        """`store` is a `BlockStore`, `handoff` a `HandOff`, `kind` the class of what is saved."""
         self.memory, self.store, self.planes, self.kind = memory, store, planes, kind
-        self.handoff: HandOff = handoff
+        self.handoff = handoff
         self.block_size = memory.index.block_size
         self.loading = LineFit(guess=(1e-3, store.block_bytes / 500e6))  # by blocks
         self.computing = LineFit()  # by tokens

@@ -14,13 +14,29 @@ import time
 from pathlib import Path
 
 from minimoe.errors import MinimoeError
-from minimoe.kvstore.handoff import read_message
+from minimoe.kvstore.handoff import read_header
 from minimoe.kvstore.repair import drop_unreadable, join_small
 from minimoe.kvstore.store import MIN_SEGMENT, BlockStore, open_store
 
-LINGER = 0.3  # seconds that blocks wait for company before they make a small segment
+LINGER = 1.0  # seconds that blocks wait for company before they make a small segment
 HOUSEKEEPING = 30.0  # seconds between sweeps
 ORPHAN = 10.0  # seconds after which another engine's file is taken over
+
+
+class Gathered:
+    """Blocks of one class that will make a segment, one after another, and where they came from."""
+
+    def __init__(self, size: int):
+        self.buffer = memoryview(bytearray(size))
+        self.keys: list[bytes] = []
+        self.files: list[Path] = []
+        self.used = 0
+
+    def room(self) -> int:
+        return len(self.buffer) - self.used
+
+    def empty(self) -> None:
+        self.keys, self.files, self.used = [], [], 0
 
 
 class Writer:
@@ -28,54 +44,77 @@ class Writer:
 
     def __init__(self, store: BlockStore, spool: Path):
         self.store, self.spool = store, spool
-        self.gathered: dict[str, dict[bytes, memoryview]] = {}  # class -> key -> block
-        self.files: dict[str, list[Path]] = {}  # class -> files those blocks came from
+        self.gathered: dict[str, Gathered] = {}  # by class
+        self.taken: set[str] = set()  # files whose blocks are gathered
         self.since: float | None = None  # when the oldest gathered block came
         self.status = {"stored": 0, "files": 0, "problem": None}
 
     def collect(self, folder: Path) -> None:
         """Take up the files of one spool folder, in order, that are not taken up yet."""
-        taken = {path for paths in self.files.values() for path in paths}
-        for path in sorted(folder.glob("*.blocks")):
-            if path not in taken:
+        names = sorted(os.listdir(folder)) if folder.is_dir() else []
+        for name in names:
+            path = folder / name
+            if name.endswith(".blocks") and str(path) not in self.taken:
                 self._take(path)
 
     def _take(self, path: Path) -> None:
         try:
-            header, payload = read_message(path)
+            with open(path, "rb", buffering=0) as file:
+                header = read_header(file)
+                self._gather(path, header, file, os.fstat(file.fileno()).st_size - file.tell())
         except FileNotFoundError:
             return  # another writer was quicker
         except (OSError, ValueError) as error:
             self._problem(f"{path.name} is damaged ({error}) and was dropped")
             path.unlink(missing_ok=True)
-            return
-        kind, size = header.get("kind", "chat"), self.store.block_bytes
+
+    def _gather(self, path: Path, header: dict, file, size: int) -> None:
+        kind = header.get("kind", "chat")
+        keys = [bytes.fromhex(key) for key in header.get("keys", [])]
+        if size != len(keys) * self.store.block_bytes:
+            raise ValueError(f"{size} bytes for {len(keys)} blocks")
         self._guarded(self._notes, header, kind)
-        blocks = self.gathered.setdefault(kind, {})
-        for slot, key in enumerate(header.get("keys", [])):
-            blocks[bytes.fromhex(key)] = payload[slot * size : (slot + 1) * size]
-        self.files.setdefault(kind, []).append(path)
+        into = self._room_for(kind, size)
+        if file.readinto(into.buffer[into.used : into.used + size]) != size:
+            raise ValueError("cut while it was read")
+        into.keys += keys
+        into.used += size
+        into.files.append(path)
+        self.taken.add(str(path))
         self.since = self.since or time.monotonic()
-        if len(blocks) >= self.store.segment_blocks or not header.get("keys"):
+
+    def _room_for(self, kind: str, size: int) -> Gathered:
+        """The buffer of a class, emptied into the store first where `size` more do not fit."""
+        into = self.gathered.get(kind)
+        if into and into.room() < size:
             self.commit(kind)
+        if into is None or into.room() < size:
+            whole = self.store.segment_blocks * self.store.block_bytes
+            into = self.gathered[kind] = Gathered(max(size, whole))
+        return into
 
     def _notes(self, header: dict, kind: str) -> None:
         if header.get("touch"):
             self.store.touch([bytes.fromhex(key) for key in header["touch"]], kind)
-        drop_unreadable(self.store, header.get("unreadable", []))
+        if header.get("unreadable"):
+            drop_unreadable(self.store, header["unreadable"])
 
     def commit(self, kind: str) -> None:
         """Store what was gathered of one class, then delete its files."""
-        blocks, files = self.gathered.pop(kind, {}), self.files.pop(kind, [])
-        self.status["stored"] += self._guarded(self.store.put, blocks.items(), kind) or 0
-        for path in files:
+        group = self.gathered[kind]
+        if group.keys:
+            data = group.buffer[: group.used]
+            self.status["stored"] += self._guarded(self.store.put_run, group.keys, data, kind) or 0
+        for path in group.files:
             path.unlink(missing_ok=True)
-        self.status["files"] += len(files)
-        if not self.files:
+            self.taken.discard(str(path))
+        self.status["files"] += len(group.files)
+        group.empty()
+        if not self.taken:
             self.since = None
 
     def commit_all(self) -> None:
-        for kind in list(self.files):
+        for kind in list(self.gathered):
             self.commit(kind)
 
     def wait(self) -> float | None:

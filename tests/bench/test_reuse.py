@@ -7,6 +7,7 @@ import pytest
 
 from minimoe.bench import reuse
 from minimoe.bench.restore import restore_rates
+from minimoe.bench.write_path import decode_ratio
 from minimoe.errors import MinimoeError
 
 
@@ -17,7 +18,11 @@ def run(*options) -> dict:
 
 
 @pytest.fixture(autouse=True)
-def quick_restore(monkeypatch):
+def quick_extras(monkeypatch):
+    monkeypatch.setattr(
+        "minimoe.bench.write_path.decode_ratio",
+        lambda *args, **settings: {"batch": 8, "plain": 2.0, "stored": 2.0, "ratio": 1.0},
+    )
     monkeypatch.setattr(
         "minimoe.bench.restore.restore_rates",
         lambda: {"bytes": 1e6, "put": 1e6, "whole": 2e6, "two_lost": 1e6},
@@ -66,6 +71,20 @@ def test_bad_numbers():
 def test_restore_reads_what_was_put():
     rates = restore_rates(total=2**20, repeats=1)
     assert rates["bytes"] >= 2**20 and min(rates["whole"], rates["two_lost"]) > 0
+
+
+def test_decode_beside_the_writer():
+    ratio = decode_ratio("tiny-moe", batch=2, tokens=20, rounds=1)
+    assert ratio["plain"] > 0 and 0.1 < ratio["ratio"] < 10
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("batch", [1, 8, 32])
+def test_the_write_path_leaves_decode_its_speed(batch):
+    """At least 0.9, on a quiet machine."""
+    ratio = decode_ratio("tiny-moe", batch=batch, rounds=7)
+    print(ratio)
+    assert ratio["ratio"] >= 0.9
 
 
 @pytest.mark.soak

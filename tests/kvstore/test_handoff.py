@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minimoe.kvstore import handoff
-from minimoe.kvstore.handoff import HandOff, read_message, write_message
+from minimoe.kvstore.handoff import HandOff, read_header, write_message
 from minimoe.kvstore.store import BlockStore
 from minimoe.kvstore.writer import Writer
 
@@ -47,11 +47,32 @@ def hand(store):
 def test_a_message_is_read_as_written(tmp_path):
     keys, data = blocks(0, 3)
     write_message(tmp_path / "m.blocks", {"kind": "chat"}, data)
-    header, payload = read_message(tmp_path / "m.blocks")
-    assert header == {"kind": "chat"} and bytes(payload) == data.tobytes()
-    (tmp_path / "m.blocks").write_bytes(b"abc")
-    with pytest.raises(ValueError, match="too short"):
-        read_message(tmp_path / "m.blocks")
+    with open(tmp_path / "m.blocks", "rb") as file:
+        assert read_header(file) == {"kind": "chat"} and file.read() == data.tobytes()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"abc", b"x" * 100, b"\2\0\0\0\0\0\0\0{]", b"\2\0\0\0\0\0\0\0[]"]
+)
+def test_a_damaged_message_is_seen(tmp_path, content):
+    (tmp_path / "m.blocks").write_bytes(content)
+    with open(tmp_path / "m.blocks", "rb") as file, pytest.raises(ValueError):
+        read_header(file)
+
+
+def test_a_cut_message_is_dropped_and_a_large_one_is_stored(store, tmp_path):
+    spool = tmp_path / "spool" / "mine"
+    spool.mkdir(parents=True)
+    writer = Writer(store, spool)
+    keys, data = blocks(0, 5000)  # more than a segment
+    hexed = [key.hex() for key in keys]
+    write_message(spool / "000000001.blocks", {"keys": hexed[:2], "kind": "chat"}, data[:1])
+    write_message(spool / "000000002.blocks", {"keys": hexed, "kind": "chat"}, data)
+    writer.collect(spool)
+    writer.commit_all()
+    assert "damaged" in writer.status["problem"]
+    assert_stored(store, 0, 5000)
+    assert not list(spool.glob("*.blocks"))
 
 
 def test_saved_blocks_are_in_the_store_after_a_flush(store, hand):

@@ -77,6 +77,18 @@ def test_a_block_is_stored_once(store):
     other.close()
 
 
+@pytest.mark.parametrize("numbers", [range(5), range(40), [3, 4, 3], [38, 39, 50, 51]])
+def test_a_run_is_stored_as_single_blocks_are(store, numbers):
+    put(store, range(35, 40))
+    run = bytearray(b"".join(value(i) for i in numbers))
+    new = set(numbers) - set(range(35, 40))
+    assert store.put_run([key(i) for i in numbers], memoryview(run)) == len(new)
+    run[:] = bytes(len(run))  # the caller may use its buffer again
+    assert readable(store, numbers) == (len(numbers), [])
+    with pytest.raises(StoreError, match="511 bytes for 1 blocks of 512 bytes"):
+        store.put_run([key(9)], memoryview(bytes(BLOCK - 1)))
+
+
 def test_segments_are_gathered_and_spread_over_all_folders(store):
     put(store, range(160))
     assert store.stats()["segments"] == 10
