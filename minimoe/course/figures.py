@@ -88,15 +88,22 @@ def parts_text() -> str:
     )
 
 
+MARK_AREA = 300  # of a mark whose weight is 1, in square points
+
+
 def token_path(routes: Routes, words: list[str], position: int) -> None:
     """The experts of one token, layer by layer; the size of a mark is the expert's weight."""
     _, axes = style.new_figure(7.5, 3.4)
     depth, chosen = routes.ids.shape[0], routes.ids.shape[2]
     layers = torch.arange(depth).repeat_interleave(chosen) + routes.first
     experts = routes.ids[:, position].flatten()
-    sizes = routes.weights[:, position].flatten() * 300
+    sizes = routes.weights[:, position].flatten() * MARK_AREA
     axes.scatter(experts.tolist(), layers.tolist(), s=sizes.tolist(), color=style.BLUE, alpha=0.8)
+    for weight in (0.2, 0.5, 0.8):  # empty series, for the legend of sizes
+        axes.scatter([], [], s=weight * MARK_AREA, color=style.BLUE, alpha=0.8, label=f"{weight}")
+    axes.legend(title="weight", loc="center left", bbox_to_anchor=(1.0, 0.5), borderpad=0)
     axes.set(xlabel="expert", ylabel="layer", title=f"experts of token {words[position]!r}")
+    axes.set_xlim(-2, int(routes.ids.max()) + 2)  # the same for every token
     axes.set_yticks(range(routes.first, routes.first + depth))
     axes.set_ylim(routes.first + depth - 0.5, routes.first - 0.5)
     style.source_label(axes, "measured here")

@@ -108,4 +108,5 @@ def _experts(routes: Routes, layer: int, position: int) -> str:
         return "dense: every token uses all of it"
     row = layer - routes.first
     pairs = zip(routes.ids[row, position], routes.weights[row, position], strict=True)
+    pairs = sorted(pairs, key=lambda pair: -pair[1])  # by weight: the router's order has the bias
     return "  ".join(f"{int(expert):>2} ({float(weight):.2f})" for expert, weight in pairs)

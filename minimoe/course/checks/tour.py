@@ -122,6 +122,11 @@ class Active(Check):
         Wrong(lambda total, c: active_naive(total, replace(c, num_experts_per_tok=0)), "does use"),
         Wrong(_of_one_layer, "each layer that has experts"),
         Wrong(lambda total, c: total, "subtract the experts"),
+        Wrong(
+            lambda total, c: active_naive(total, replace(c, num_experts_per_tok=1)), "experts: a"
+        ),
+        Wrong(lambda total, c: active_naive(total, c) - c.hidden_size, "no multiple of one expert"),
+        Wrong(lambda total, c: total + active_naive(total, c), "no multiple of one expert"),
     ]
 
     def cases(self, rng: random.Random):
@@ -174,7 +179,18 @@ class Active(Check):
             return "a token does use K of the experts: do not subtract those"
         if got == _of_one_layer(total, config):
             return "this is for one layer: subtract in each layer that has experts"
-        return None
+        return self._subtracted_hint(total - got, config)
+
+    @staticmethod
+    def _subtracted_hint(taken, c):
+        """What is left to say: how many experts the answer takes away, if a whole number."""
+        expert = 3 * c.hidden_size * c.moe_intermediate_size
+        if taken <= 0 or taken % expert:
+            return f"what you subtract, {taken}, is no multiple of one expert, 3 x D x F = {expert}"
+        return (
+            f"you subtract {taken // expert} experts: a token leaves E - K unused in each layer "
+            "that has experts"
+        )
 
 
 def body_end_naive(text):
@@ -206,6 +222,35 @@ def _keeps_blank_lines(text):
     return end
 
 
+def _takes_only_spaces(text):
+    """A tab at the start of a line does not count as indented."""
+    start = text.find("\n") + 1
+    while 0 < start < len(text):
+        if text[start] not in " \n":
+            return len(text[:start].rstrip())
+        start = text.find("\n", start) + 1
+    return -1
+
+
+def _keeps_lines_of_spaces(text):
+    """Drops empty lines at the end, but not lines that hold only blank space."""
+    start = text.find("\n") + 1
+    while 0 < start < len(text):
+        if text[start] not in " \t\n":
+            return len(text[:start].rstrip("\n"))
+        start = text.find("\n", start) + 1
+    return -1
+
+
+def _ends_at_a_line_of_spaces(text):
+    """Takes a line that holds only blank space for the end, as if it were not indented."""
+    lines = text.split("\n")
+    for at, line in enumerate(lines[1:-1], start=1):
+        if line and not line.strip():
+            return len("\n".join(lines[:at]).rstrip())
+    return body_end_naive(text)
+
+
 def _counts_the_first_line(text):
     return 0 if text[:1] not in ("", " ", "\n") else body_end_naive(text)
 
@@ -224,8 +269,12 @@ class BodyEnd(Check):
         Wrong(_counts_the_first_line, "the first line always belongs to the body"),
         Wrong(_ends_at_any_newline, "may still go on"),
         Wrong(lambda text: body_end_naive(text) >= 0, "a number of characters, or -1"),
+        Wrong(_takes_only_spaces, "a tab indents a line as spaces do"),
+        Wrong(_keeps_lines_of_spaces, "also those of spaces and tabs"),
+        Wrong(_ends_at_a_line_of_spaces, "a line of only spaces or tabs does not end a body"),
     ]
-    LINES = ("return x", "    y = 1", "", "  # note", "x = 2", "def g():", "@cache", "    return y")
+    LINES = ("return x", "    y = 1", "", "  # note", "x = 2", "def g():", "@cache", "\treturn y")
+    BLANK = ("   ", "\t", " \t")
 
     def cases(self, rng: random.Random):
         """Texts as a model streams them: every prefix of some, and random lines."""
@@ -238,8 +287,12 @@ class BodyEnd(Check):
         yield ("\n",)
         yield ("a\n\n    b\n\n\n@c\nd",)
         yield from ((text,) for text in self._prefixes("if x:\n        y\n\n    z\nw"))
-        for _ in range(30):
-            yield ("\n".join(rng.choices(self.LINES, k=rng.randrange(1, 7))),)
+        yield ("if x:\n\ty\n\tz\nw",)
+        yield ("return x\n   \nprint",)
+        yield ("if x:\n    y\n  \t\n\n    z\nw",)
+        for _ in range(40):
+            later = rng.choices(self.LINES + self.BLANK, k=rng.randrange(6))
+            yield ("\n".join([rng.choice(self.LINES), *later]),)
 
     @staticmethod
     def _prefixes(text):
@@ -252,18 +305,27 @@ class BodyEnd(Check):
         want = self.expected(text)
         if isinstance(got, bool):
             return "give a number of characters, or -1"
-        if want == -1 and got >= 0:
+        if got >= 0 and (want == -1 or got < want):
             return self._too_early(got, text)
         if got == -1:
             return "any line that is not indented ends the body"
         if got > want and not text[want:got].strip():
-            return "blank lines before the next line are not part of the body"
+            return (
+                "blank lines before the next line are not part of the body, "
+                "also those of spaces and tabs"
+            )
         return None
 
     @staticmethod
     def _too_early(got, text):
         if got == 0 and text:
             return "the first line always belongs to the body"
+        rest = text[got:].split("\n")[1:]  # the lines after the one in which `got` stands
+        after = next((line for line in rest if line), "")
+        if after.startswith("\t") and after.strip():
+            return "a tab indents a line as spaces do"
+        if after and not after.strip():
+            return "a line of only spaces or tabs does not end a body: what follows may be indented"
         if text[got:].startswith("\n\n"):
             return "an empty line does not end a body: what follows may be indented"
         if text.endswith("\n"):
