@@ -104,6 +104,7 @@ class ModelConfig:
 
     @property
     def num_moe_layers(self) -> int:
+        """Layers that have experts: all but the first dense ones."""
         return self.num_hidden_layers - self.first_k_dense_replace
 
     @classmethod

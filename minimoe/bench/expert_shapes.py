@@ -21,6 +21,7 @@ class ExpertShape:
     note: str = ""
 
     def weight_bytes(self, itemsize: int) -> int:
+        """Bytes of all E experts: three matrices of D x F each."""
         return self.E * 3 * self.D * self.F * itemsize
 
 

@@ -20,6 +20,7 @@ class Turn:
 
     @property
     def computed(self) -> int:
+        """Prompt tokens that were computed: all but those found in the cache."""
         return len(self.prompt_ids) - self.cached
 
 

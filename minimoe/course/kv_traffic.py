@@ -40,6 +40,7 @@ def index_at(requests: Sequence[Request], minute: float) -> int:
 
 
 def of_kind(requests: Sequence[Request], kind: str) -> list[Request]:
+    """The requests of one kind, `chat` or `agent`, in their order."""
     return [request for request in requests if request.kind == kind]
 
 

@@ -94,12 +94,14 @@ def executed_in_order(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 
 def readable_ids(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """Ids say what the cell is about: tests, links and the text form use them."""
     for cell in notebook.cells:
         if not READABLE_ID.match(cell.id) or re.fullmatch(r"[0-9a-f]{8}", cell.id):
             yield f"cell id {cell.id!r} is not readable: use words such as 'routing-heatmap'"
 
 
 def known_tags(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """A misspelt tag would silently do nothing."""
     for cell in notebook.cells:
         for tag in set(cell.metadata.get("tags", [])) - TAGS:
             yield f"cell {cell.id!r} has the unknown tag {tag!r}: use one of {sorted(TAGS)}"
@@ -135,6 +137,7 @@ def ignored_cells(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 
 def short_cells(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """Logic belongs in the package, where it is tested."""
     for cell in code_cells(notebook):
         lines = len(cell.source.splitlines())
         if lines > MAX_LINES:
@@ -142,6 +145,7 @@ def short_cells(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 
 def no_absolute_paths(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """A path of the author's machine means nothing elsewhere."""
     for cell in notebook.cells:
         texts = [cell.source] + [_text(output) for output in cell.get("outputs", [])]
         found = ABSOLUTE_PATH.search("\n".join(texts))
@@ -168,11 +172,13 @@ def _headings(cell: nbformat.NotebookNode, level: int) -> list[str]:
 
 
 def has_recap(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """What was learned is said again at the end."""
     if not any("Recap" in _headings(cell, 2) for cell in markdown_cells(notebook)):
         yield "no heading '## Recap'"
 
 
 def complete_exercises(notebook: nbformat.NotebookNode) -> Iterator[str]:
+    """At least three, each with title, open function, check, folded hint and solution."""
     try:
         found = exercises.find(notebook)
     except NotebookError as error:

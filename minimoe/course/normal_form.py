@@ -70,14 +70,17 @@ def _reason(error: Exception) -> str:
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The code cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def markdown_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The Markdown cells, in order."""
     return [cell for cell in notebook.cells if cell.cell_type == "markdown"]
 
 
 def has_tag(cell: nbformat.NotebookNode, tag: str) -> bool:
+    """Is the cell tagged `tag`?"""
     return tag in cell.metadata.get("tags", [])
 
 

@@ -54,12 +54,14 @@ def check(paths: list[str]) -> int:
 
 
 def show(paths: list[str]) -> int:
+    """Print each notebook as text with its outputs; always 0."""
     for path in paths:
         sys.stdout.write(source.show(read(path)))
     return 0
 
 
 def dump(path: str) -> int:
+    """Print the source text of a notebook; always 0."""
     sys.stdout.write(source.dump(read(path)))
     return 0
 

@@ -35,6 +35,7 @@ class Predicted:
 
     @property
     def ratio(self) -> float:
+        """Predicted over measured time: 1 is a perfect prediction."""
         return self.predicted / self.measured
 
 
@@ -54,6 +55,7 @@ def predicted_rows(saved: Measured, overhead: float = H200_OVERHEAD) -> list[Pre
 
 
 def prediction_table(rows: list[Predicted]) -> str:
+    """Predicted and measured microseconds of each row, as text."""
     lines = [f"{'':<8}{'size':>7}{'predicted us':>14}{'measured us':>13}{'ratio':>7}"]
     for row in rows:
         mark = "" if row.away else "  near the knee"

@@ -77,6 +77,7 @@ def _checks(port: int) -> list[Callable[[], Iterator[Line]]]:
 
 
 def python_version(version: tuple = sys.version_info) -> Iterator[Line]:
+    """Python is one of the tested versions."""
     low, high = PYTHONS
     found = ".".join(map(str, version[:3]))
     if version[:2] < low:
@@ -129,6 +130,7 @@ def torch_build() -> Iterator[Line]:
 
 
 def cores() -> Iterator[Line]:
+    """At least two cores, for quiet timings."""
     count = os.cpu_count() or 1
     found = f"{count} ({platform.machine()}, {platform.system()})"
     if count < 2:
@@ -138,6 +140,7 @@ def cores() -> Iterator[Line]:
 
 
 def memory() -> Iterator[Line]:
+    """Enough memory in all, and enough of it free."""
     try:
         import psutil
     except ImportError:
@@ -156,6 +159,7 @@ def memory() -> Iterator[Line]:
 
 
 def disk() -> Iterator[Line]:
+    """Room for the notebooks and what they write."""
     free = shutil.disk_usage(REPO).free / 1e9
     if free < DISK_GB:
         yield Line("disk", FAIL, f"{free:.1f} GB free", f"make {DISK_GB:.0f} GB free")

@@ -28,4 +28,5 @@ class RequestOutput:
 
     @property
     def finished(self) -> bool:
+        """Has the request ended, for whatever reason?"""
         return self.outputs[0].finish_reason is not None

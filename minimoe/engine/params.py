@@ -47,6 +47,7 @@ class SamplingParams:
 
     @property
     def greedy(self) -> bool:
+        """Temperature 0: the most likely token, without chance."""
         return self.temperature == 0.0
 
     @property

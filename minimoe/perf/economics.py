@@ -31,6 +31,7 @@ class Storage:
 
     @property
     def physical_tb(self) -> float:
+        """Terabytes to buy for the logical ones: erasure coding included."""
         return self.logical_tb * self.overhead
 
     @property

@@ -47,6 +47,7 @@ class Hardware:
         return self.matmul[dtype] / self.read
 
     def to_dict(self) -> dict:
+        """All fields, for JSON; `from_dict` reads it back."""
         return asdict(self)
 
 
@@ -123,6 +124,7 @@ def free_memory(device: str = "cpu") -> int:
 
 
 def device_name(device: str) -> str:
+    """The name of the CPU or GPU, as its maker gives it."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     cpuinfo = Path("/proc/cpuinfo")
@@ -238,6 +240,7 @@ class Bar:
         self.show = sys.stderr.isatty() if show is None else show
 
     def step(self, doing: str) -> None:
+        """One step is done; `doing` names the next."""
         self.done += 1
         if self.show:
             filled = 30 * self.done // self.steps

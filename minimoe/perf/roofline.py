@@ -26,6 +26,7 @@ class Work:
         return Work(self.flops + other.flops, self.bytes + other.bytes)
 
     def times(self, count: float) -> "Work":
+        """The same work `count` times over."""
         return Work(self.flops * count, self.bytes * count)
 
     @property

@@ -77,6 +77,7 @@ class World:
         return Turn(q.question, q.answer, "sum", str(q.value))
 
     def talk(self) -> Turn:
+        """A turn of small talk: question, answer and kind."""
         return Turn(*self.rng.choice(TALK), "talk")
 
     def _together(self) -> sums.Sum | None:

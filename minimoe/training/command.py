@@ -86,6 +86,7 @@ class ProgressBar:
         self.bar.close()
 
     def report(self, trainer, history) -> None:
+        """Show how far the training is, and its latest held-out losses."""
         self.bar.n = round(trainer.progress * self.bar.total)
         if history.curve:
             losses = history.curve[-1]["held_out"]

@@ -132,5 +132,6 @@ def device_name(kind: str) -> str:
 
 
 def write_record(record: dict, out: Path) -> None:
+    """Write `training.json` into the folder `out`."""
     text = json.dumps(record, indent=1) + "\n"
     (out / "training.json").write_text(text, encoding="utf-8")

@@ -53,6 +53,7 @@ def _price(rng: random.Random, high: int) -> float:
 
 
 def person(rng: random.Random) -> dict:
+    """A person with contact and address."""
     first, last, town = rng.choice(w.PEOPLE), w.made_up_name(rng), w.made_up_town(rng)
     return {
         "id": rng.randint(1000, 9999),
@@ -69,6 +70,7 @@ def person(rng: random.Random) -> dict:
 
 
 def order(rng: random.Random) -> dict:
+    """An order of one to five things."""
     names = _some(rng, w.THINGS, 1, 5)
     return {
         "order_id": f"A-{rng.randint(10000, 99999)}",
@@ -84,6 +86,7 @@ def order(rng: random.Random) -> dict:
 
 
 def sensor(rng: random.Random) -> dict:
+    """A sensor and its readings, an hour apart."""
     unit, low, high = rng.choice((("C", 5, 35), ("%", 20, 90), ("lux", 50, 900), ("ppm", 350, 999)))
     room, hour = rng.choice(w.ROOMS), rng.randint(0, 17)
     return {
@@ -99,6 +102,7 @@ def sensor(rng: random.Random) -> dict:
 
 
 def book(rng: random.Random) -> dict:
+    """A book of a library."""
     return {
         "title": f"The {rng.choice(w.COLOURS).title()} {rng.choice(w.THINGS).title()}",
         "author": {"first": rng.choice(w.PEOPLE), "last": w.made_up_name(rng)},
@@ -110,6 +114,7 @@ def book(rng: random.Random) -> dict:
 
 
 def trip(rng: random.Random) -> dict:
+    """A trip in legs from town to town."""
     stops = [w.made_up_town(rng) for _ in range(rng.randint(2, 5))]
     legs = [
         {"start": a, "end": b, "by": rng.choice(BY), "leaves": _time(rng),
@@ -125,6 +130,7 @@ def trip(rng: random.Random) -> dict:
 
 
 def recipe(rng: random.Random) -> dict:
+    """A recipe with amounts in grams."""
     foods = _some(rng, w.FOODS, 2, 6)
     return {
         "name": f"{foods[0]} with {foods[1]}",
@@ -136,6 +142,7 @@ def recipe(rng: random.Random) -> dict:
 
 
 def ticket(rng: random.Random) -> dict:
+    """A ticket about something broken, with comments."""
     thing = rng.choice(w.THINGS)
     return {
         "ticket": rng.randint(1, 9999),
@@ -152,6 +159,7 @@ def ticket(rng: random.Random) -> dict:
 
 
 def config(rng: random.Random) -> dict:
+    """Settings of a service."""
     service = rng.choice(SERVICES)
     return {
         "service": service,
@@ -168,6 +176,7 @@ def config(rng: random.Random) -> dict:
 
 
 def get_weather(rng: random.Random) -> tuple[str, dict]:
+    """A request for the weather, and the arguments of its call."""
     town, day = w.made_up_town(rng), rng.choice(w.DAYS)
     unit = rng.choice(("celsius", "kelvin"))
     asked = rng.choice(("What is the weather in {t} on {d}, in {u}?",
@@ -176,6 +185,7 @@ def get_weather(rng: random.Random) -> tuple[str, dict]:
 
 
 def book_table(rng: random.Random) -> tuple[str, dict]:
+    """A request for a table, and the arguments of its call."""
     place = f"{rng.choice(w.COLOURS).title()} {rng.choice(w.ANIMALS).title()}"
     people, day, time = rng.randint(2, 12), rng.choice(w.DAYS), _time(rng)
     asked = rng.choice(("Book a table for {n} at the {p} on {d} at {t}.",
@@ -185,6 +195,7 @@ def book_table(rng: random.Random) -> tuple[str, dict]:
 
 
 def send_message(rng: random.Random) -> tuple[str, dict]:
+    """A request to tell someone something, and the arguments of its call."""
     to, text = rng.choice(w.PEOPLE), rng.choice(MESSAGES)
     asked = rng.choice(
         ("Tell {to} that {text}.", "Write to {to}: {text}.", "Let {to} know: {text}.")
@@ -193,12 +204,14 @@ def send_message(rng: random.Random) -> tuple[str, dict]:
 
 
 def set_timer(rng: random.Random) -> tuple[str, dict]:
+    """A request for a timer, and the arguments of its call."""
     minutes, label = rng.randint(1, 90), rng.choice(w.FOODS)
     asked = rng.choice(("Set a timer of {m} minutes for the {x}.", "The {x} need {m} minutes."))
     return asked.format(m=minutes, x=label), {"minutes": minutes, "label": label}
 
 
 def find_route(rng: random.Random) -> tuple[str, dict]:
+    """A request for a way between towns, and the arguments of its call."""
     start, end, by = w.made_up_town(rng), w.made_up_town(rng), rng.choice(BY)
     asked = rng.choice(
         ("How do I get from {s} to {e} by {b}?", "I want to go to {e} from {s} by {b}.")
@@ -207,6 +220,7 @@ def find_route(rng: random.Random) -> tuple[str, dict]:
 
 
 def set_lamp(rng: random.Random) -> tuple[str, dict]:
+    """A request to change a lamp, and the arguments of its call."""
     room, colour, level = rng.choice(w.ROOMS), rng.choice(w.COLOURS), rng.randrange(0, 101, 5)
     asked = rng.choice(("Make the lamp in the {r} {c}, at {n} percent.",
                         "Set the {r} to {c} light, {n} percent."))  # fmt: skip
@@ -215,6 +229,7 @@ def set_lamp(rng: random.Random) -> tuple[str, dict]:
 
 
 def add_event(rng: random.Random) -> tuple[str, dict]:
+    """A request for an entry in the calendar, and the arguments of its call."""
     title, date, time = rng.choice(w.EVENTS), _date(rng), _time(rng)
     guests = _some(rng, w.PEOPLE, 0, 4)
     company = f" with {w.listing(guests)}" if guests else ""
@@ -223,6 +238,7 @@ def add_event(rng: random.Random) -> tuple[str, dict]:
 
 
 def add_item(rng: random.Random) -> tuple[str, dict]:
+    """A request to list things to buy, and the arguments of its call."""
     names = _some(rng, w.COUNTABLE, 1, 4)
     items = [{"name": name, "quantity": rng.randint(2, 20)} for name in names]
     wanted = w.listing([f"{item['quantity']} {item['name']}" for item in items])

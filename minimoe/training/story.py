@@ -19,6 +19,7 @@ def the(thing: str) -> str:
 
 
 def capital(text: str) -> str:
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
@@ -40,12 +41,15 @@ class Teller:
         return "\n\n".join(" ".join(s for s in part if s) for part in parts)
 
     def one(self, *options: str) -> str:
+        """One of the sentences, by chance, with a capital first letter."""
         return capital(self.rng.choice(options))
 
     def sight(self, chance: float = 0.4) -> str:
+        """Something seen on the way, or with 1 - `chance` nothing."""
         return self.rng.choice(self.plot.world.sights) if self.rng.random() < chance else ""
 
     def opening(self) -> list[str]:
+        """Sentences that introduce the hero."""
         p = self.plot
         return [
             self.one(
@@ -65,6 +69,7 @@ class Teller:
         ]
 
     def need(self) -> list[str]:
+        """Sentences that tell the trouble and its cure."""
         p = self.plot
         return [
             self.one(
@@ -92,6 +97,7 @@ class Teller:
         ]
 
     def blocked(self) -> list[str]:
+        """Sentences about the obstacle before the cure."""
         p = self.plot
         return [
             self.one(
@@ -114,6 +120,7 @@ class Teller:
         ]
 
     def bargain(self, h: Helper) -> list[str]:
+        """Sentences in which a helper asks for something in return."""
         p = self.plot
         return [
             self.one(
@@ -144,6 +151,7 @@ class Teller:
         ]
 
     def found(self) -> list[str]:
+        """Sentences in which the thing that the last helper wants is found."""
         p, h = self.plot, self.plot.helpers[-1]
         return [
             self.one(
@@ -157,6 +165,7 @@ class Teller:
         ]
 
     def reward(self, h: Helper) -> list[str]:
+        """Sentences in which a helper gives what was promised."""
         p = self.plot
         return [
             self.one(
@@ -172,6 +181,7 @@ class Teller:
         ]
 
     def mishap(self) -> list[str]:
+        """Sentences about a detour, or something lost and found."""
         p, h = self.plot, self.plot.helpers[0]
         lost = [
             f"On the way {p.hero} stumbled and lost {the(p.tool)}.",
@@ -192,6 +202,7 @@ class Teller:
         return self.rng.choice((lost, astray, met))
 
     def through(self) -> list[str]:
+        """Sentences in which the tool overcomes the obstacle."""
         p = self.plot
         return [
             self.one(
@@ -210,6 +221,7 @@ class Teller:
         ]
 
     def home_again(self) -> list[str]:
+        """Sentences that bring the cure home."""
         p, h = self.plot, self.plot.helpers[0]
         return [
             self.one(

@@ -38,6 +38,8 @@ def _no_rope(config, itemsize):
 
 @register
 class BytesPerToken(Check):
+    """Exercise 1 of 02: cache bytes of one token, for several kinds of attention."""
+
     name = "02-bytes-per-token"
     wrong = [
         Wrong(_one_layer, "every layer keeps its own"),
@@ -118,6 +120,8 @@ def _counts_tokens(lengths, block_size):
 
 @register
 class BlocksAndWaste(Check):
+    """Exercise 2 of 02: blocks that requests take, and positions in them that hold no token."""
+
     name = "02-blocks-and-waste"
     wrong = [
         Wrong(_one_more, "exactly fills its blocks"),
@@ -182,6 +186,8 @@ def _longest_only(lengths, slots):
 
 @register
 class BatchingSteps(Check):
+    """Exercise 3 of 02: steps with static and with continuous batching."""
+
     name = "02-batching-steps"
     wrong = [
         Wrong(_sorted_first, "order of arrival"),

@@ -20,6 +20,7 @@ def hyperbolic(blocks: dict):
 
 
 def requests_of(prompts: list[list[int]]) -> list[Request]:
+    """Requests a second apart, one for each list of block ids."""
     return [Request(i * 1000, 0, 0, blocks) for i, blocks in enumerate(prompts)]
 
 
@@ -102,6 +103,7 @@ class Victim(Check):
 
 
 def xor(shards: list[bytes]) -> bytes:
+    """The bitwise exclusive or of shards of one length."""
     out = bytes(len(shards[0]))
     for shard in shards:
         out = bytes(a ^ b for a, b in zip(out, shard, strict=True))
@@ -110,6 +112,8 @@ def xor(shards: list[bytes]) -> bytes:
 
 @register
 class Rebuild(Check):
+    """Exercise of 08: a lost shard from those that are left and the parity."""
+
     name = "08-rebuild"
     wrong = [
         Wrong(lambda shards, parity: parity, "the shards that are left"),
@@ -152,11 +156,14 @@ class Rebuild(Check):
 
 
 def hourly(logical_tb, data, parity, dollars_per_tb, years, around):
+    """Dollars per GPU-hour of SSD: its price over its life, parity and surroundings included."""
     return logical_tb * (data + parity) / data * dollars_per_tb / (years * 8766) * around
 
 
 @register
 class SsdPrice(Check):
+    """Exercise of 08: what the SSD of one GPU costs an hour."""
+
     name = "08-ssd-price"
     wrong = [
         Wrong(lambda t, d, p, c, y, a: t * c / (y * 8766) * a, "parity"),
@@ -197,11 +204,14 @@ class SsdPrice(Check):
 
 
 def per_day(bytes_per_token, dollars_per_tb_day, recompute_per_million):
+    """Reads a day at which a stored token is worth its space."""
     return bytes_per_token / 1e12 * dollars_per_tb_day / (recompute_per_million / 1e6)
 
 
 @register
 class BreakEven(Check):
+    """Exercise of 08: how often a token must be read again to pay for being kept."""
+
     name = "08-break-even"
     wrong = [
         Wrong(lambda b, s, r: 1 / per_day(b, s, r), "other way round"),

@@ -16,6 +16,8 @@ def knee_batch_naive(rate, bandwidth, itemsize, experts, per_token):
 
 @register
 class KneeBatch(Check):
+    """Exercise 1 of 01: tokens per step at which arithmetic takes as long as memory."""
+
     name = "01-knee-batch"
     wrong = [
         Wrong(lambda r, b, i, e, k: r / b, "FLOP per byte, not tokens"),
@@ -75,6 +77,8 @@ def expected_hit_naive(share, tokens):
 
 @register
 class ExpectedHit(Check):
+    """Exercise 2 of 01: how many experts T tokens hit, on average."""
+
     name = "01-expected-hit"
     wrong = [
         Wrong(lambda share, t: sum(share) * t, "more experts than there are"),
@@ -149,6 +153,8 @@ def _uses_all(c, tokens, hit, itemsize):
 
 @register
 class MoeCost(Check):
+    """Exercise 3 of 01: FLOP and bytes of one step through the layers with experts."""
+
     name = "01-moe-cost"
     wrong = [
         Wrong(_without_router, "the router"),

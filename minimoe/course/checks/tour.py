@@ -47,6 +47,8 @@ def _ties_to_the_higher(scores, bias, k, scale):
 
 @register
 class Route(Check):
+    """Exercise 1 of 00: the chosen experts and their weights."""
+
     name = "00-route"
     wrong = [
         Wrong(_weighs_with_bias, "the bias chooses and does not weigh"),
@@ -112,6 +114,8 @@ def _of_one_layer(total, c):
 
 @register
 class Active(Check):
+    """Exercise 2 of 00: parameters that one token uses."""
+
     name = "00-active"
     wrong = [
         Wrong(lambda total, c: active_naive(total, replace(c, first_k_dense_replace=0)), "dense"),
@@ -261,6 +265,8 @@ def _ends_at_any_newline(text):
 
 @register
 class BodyEnd(Check):
+    """Exercise 3 of 00: where the body of a function ends in streamed text."""
+
     name = "00-body-end"
     wrong = [
         Wrong(_ends_at_a_blank_line, "an empty line does not end a body"),
