@@ -1,0 +1,1 @@
+"""Speculative decoding: guess several tokens, check them in one pass, keep the text exact."""

@@ -1,0 +1,180 @@
+"""`StepTimes`: what a step costs, by requests and tokens, as the engine measured it on itself.
+
+Whatever makes a token cheap or dear on this machine is inside: drafting, Python around the step,
+experts that only one token hits, the padding of CUDA graphs.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from minimoe.errors import MinimoeError
+
+LEARNING_RATE = 0.1  # of the corrections, per step
+LIMITS = (0.5, 2.0)  # one step moves them as if it had been off by no more than this
+OTHERS_STEP = 16  # other tokens of a pass are rounded up to these, so that curves can be kept
+MOST_CURVES = 512
+
+
+class StepTimes:
+    """Seconds of plain and of drafted steps.
+
+    Args:
+        plain: {requests: seconds} of decode steps without drafting.
+        drafted: {(requests, tokens): seconds} of whole rounds: draft, then check, where the pass
+            that checks holds `tokens` tokens, one a request and the checked drafts.
+        stairs: captured graph sizes; a pass costs as much as the next size. Empty: no padding.
+
+    Points are forced to rise with tokens and with requests, and joined by straight lines. Raises
+    MinimoeError for an empty or impossible profile.
+    """
+
+    def __init__(
+        self,
+        plain: Mapping[int, float],
+        drafted: Mapping[tuple[int, int], float],
+        stairs: Sequence[int] = (),
+    ):
+        _require_points({**plain, **{key: s for key, s in drafted.items()}}, plain, drafted)
+        self.points = dict(plain), dict(drafted)
+        self.stairs = np.array(sorted(stairs), dtype=np.int64)
+        sizes = np.array(sorted(plain))
+        self._plain = sizes, np.maximum.accumulate([plain[size] for size in sizes])
+        self._sizes = np.array(sorted({requests for requests, _ in drafted}))
+        self._lines = [self._line(size) for size in self._sizes]
+        self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._corrections: dict[tuple[bool, int], float] = {}
+
+    def plain_seconds(self, requests: int) -> float:
+        """A decode step of `requests` tokens and no drafting."""
+        return float(_on_line(requests, *self._plain)) * self._correction(False, requests)
+
+    def drafted_seconds(self, requests: int, most: int, others: int = 0) -> np.ndarray:
+        """Whole rounds with 0..most checked drafts in all, `[most + 1]`, never falling.
+
+        `others` counts further tokens in the checking pass, such as a chunk of a prompt.
+        """
+        seconds, _, _ = self._known(requests, most, others)
+        return seconds * self._correction(True, requests)
+
+    def marginal(self, requests: int, most: int, others: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """After 0, 1, 2, ... checks: the seconds of one more, `[most]`, by `marginal_seconds`; and
+        how many checks take no longer than these do, `[most + 1]`."""
+        _, marginal, full = self._known(requests, most, others)
+        return marginal * self._correction(True, requests), full
+
+    def observe(self, drafted: bool, requests: int, tokens: int, seconds: float) -> None:
+        """Correct the profile by what a step took: steadily, and apart by kind and by requests."""
+        if drafted:
+            most = max(0, tokens - requests)
+            expected = self.drafted_seconds(requests, most)[-1]
+        else:
+            expected = self.plain_seconds(requests)
+        ratio = min(max(seconds / expected, LIMITS[0]), LIMITS[1])
+        key = drafted, _bucket(requests)
+        self._corrections[key] = self._corrections.get(key, 1.0) * ratio**LEARNING_RATE
+
+    def to_dict(self) -> dict:
+        """For JSON: the measured points, without the corrections."""
+        plain, drafted = self.points
+        return {
+            "plain": [[requests, seconds] for requests, seconds in plain.items()],
+            "drafted": [[*key, seconds] for key, seconds in drafted.items()],
+            "stairs": self.stairs.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: dict) -> "StepTimes":
+        """Read what `to_dict` gave."""
+        drafted = {(requests, tokens): seconds for requests, tokens, seconds in saved["drafted"]}
+        return cls(dict(saved["plain"]), drafted, saved["stairs"])
+
+    def _known(self, requests: int, most: int, others: int):
+        """The profile's curve for these numbers, and what follows from it; made once."""
+        others = -(-others // OTHERS_STEP) * OTHERS_STEP
+        key = requests, most, others
+        if key not in self._curves:
+            if len(self._curves) >= MOST_CURVES:
+                self._curves.clear()
+            seconds = self._curve(requests, others + np.arange(most + 1))
+            full = np.searchsorted(seconds, seconds, side="right") - 1
+            self._curves[key] = seconds, marginal_seconds(seconds), full
+        return self._curves[key]
+
+    def _correction(self, drafted: bool, requests: int) -> float:
+        """Of the same number of requests, to a power of two; else of the nearest seen."""
+        bucket = _bucket(requests)
+        if (drafted, bucket) in self._corrections:
+            return self._corrections[drafted, bucket]
+        seen = [b for kind, b in self._corrections if kind == drafted]
+        if not seen:
+            return 1.0
+        return self._corrections[drafted, min(seen, key=lambda b: abs(b - bucket))]
+
+    def _line(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Measured points of one number of requests: tokens paid for, and seconds."""
+        tokens = np.array(sorted(t for requests, t in self.points[1] if requests == size))
+        seconds = np.maximum.accumulate([self.points[1][size, t] for t in tokens.tolist()])
+        paid, last = np.unique(self._paid(tokens)[::-1], return_index=True)
+        return paid, seconds[::-1][last]
+
+    def _curve(self, requests: int, extra: np.ndarray) -> np.ndarray:
+        """Between two profiled numbers of requests, at the same tokens in the pass."""
+        paid, sizes = self._paid(requests + extra), self._sizes
+        above = min(int(np.searchsorted(sizes, requests)), len(sizes) - 1)
+        below = max(0, above - 1) if sizes[above] != requests else above
+        low, high = (_on_line(paid, *self._lines[i]) for i in (below, above))
+        share = 0.0
+        if above != below:
+            share = max(0.0, (requests - sizes[below]) / (sizes[above] - sizes[below]))
+        return np.maximum.accumulate(low + share * (np.maximum(high, low) - low))
+
+    def _paid(self, tokens: np.ndarray) -> np.ndarray:
+        """Tokens after padding to a captured size; beyond the largest there is none."""
+        if not len(self.stairs):
+            return tokens
+        index = np.searchsorted(self.stairs, tokens)
+        padded = self.stairs[np.minimum(index, len(self.stairs) - 1)]
+        return np.where(index < len(self.stairs), padded, tokens)
+
+
+def marginal_seconds(seconds: np.ndarray) -> np.ndarray:
+    """Seconds of one more check after 0, 1, 2, ...: slopes of the largest convex curve below.
+
+    On a staircase the first check of a stair costs all of it and the others nothing; the slope
+    shares the cost out among those that can use it.
+    """
+    corners = [0]
+    for m in range(1, len(seconds)):
+        while len(corners) > 1 and _above(seconds, corners[-2], corners[-1], m):
+            corners.pop()
+        corners.append(m)
+    return np.diff(np.interp(np.arange(len(seconds)), corners, seconds[corners]))
+
+
+def _above(seconds: np.ndarray, left: int, middle: int, right: int) -> bool:
+    """True when the middle point lies on or over the line from left to right."""
+    rise = (seconds[right] - seconds[left]) * (middle - left)
+    return (seconds[middle] - seconds[left]) * (right - left) >= rise
+
+
+def _on_line(x, xs: np.ndarray, ys: np.ndarray):
+    """Straight lines through the points, and on beyond both ends, but never below a tenth."""
+    if len(xs) == 1:
+        return ys[0] + 0.0 * np.asarray(x)
+    y = np.interp(x, xs, ys)
+    first, last = (ys[1] - ys[0]) / (xs[1] - xs[0]), (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+    y = y + np.minimum(x - xs[0], 0) * first + np.maximum(x - xs[-1], 0) * last
+    return np.maximum(y, 0.1 * ys[0])
+
+
+def _bucket(requests: int) -> int:
+    return requests.bit_length()
+
+
+def _require_points(points: dict, plain: Mapping, drafted: Mapping) -> None:
+    if not plain or not drafted:
+        raise MinimoeError("the profile of step times is empty: measure plain and drafted steps")
+    for key, seconds in points.items():
+        if not (0 < seconds < float("inf")):
+            raise MinimoeError(f"a step of {key} took {seconds} s in the profile: measure it again")
