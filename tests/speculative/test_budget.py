@@ -126,7 +126,7 @@ def test_without_confidences_acceptance_is_learnt(form):
         budget.observe(True, 4, 4 + sum(checks), 2.0, checks, [min(c, 2) for c in checks])
     rates = budget.rates.by_position
     assert rates[0] > 0.95 and rates[1] > 0.95 and rates[2] < 0.7  # at most the prior
-    assert budget.choose(None, [G])[0] in (2, 3)
+    assert 6 <= sum(budget.choose(None, [G] * 4)) <= 12
 
 
 @settings(max_examples=60, deadline=None)
