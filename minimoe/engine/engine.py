@@ -14,10 +14,12 @@ from minimoe.engine.runner import Runner
 from minimoe.engine.sampler import sample, top_logprobs
 from minimoe.engine.scheduler import Scheduled, Scheduler
 from minimoe.engine.sequence import Sequence
+from minimoe.engine.speculation import Speculation
 from minimoe.engine.text import TextOutput
 from minimoe.errors import EngineError, MinimoeError
 from minimoe.kvstore.reuse import make_reuse
 from minimoe.model.serving import ServingModel
+from minimoe.speculative.drafter import Drafter
 from minimoe.tokenizer import Tokenizer
 
 BLOCK_SIZE = 16
@@ -74,6 +76,8 @@ class Engine:
         enable_prefix_caching: bool = True,
         fingerprint: str = "",
         kv_store=None,
+        drafter: Drafter | None = None,
+        make_budget=None,
     ):
         self.tokenizer = tokenizer
         self.max_model_len = max_model_len
@@ -82,7 +86,10 @@ class Engine:
         self.vocab_size = model.config.vocab_size
         self.pool = BlockPool(num_blocks)
         self.scheduler = Scheduler(self.pool, BLOCK_SIZE, max_num_seqs, max_num_batched_tokens)
-        self.runner = Runner(model, num_blocks, BLOCK_SIZE, max_model_len, max_num_seqs)
+        self.runner = Runner(model, num_blocks, BLOCK_SIZE, max_model_len, max_num_seqs, drafter)
+        self.speculation = None
+        if drafter:
+            self.speculation = Speculation(drafter, make_budget, self.scheduler, self.runner)
         self.reuse = None
         if enable_prefix_caching:
             planes = self.runner.kv
@@ -131,6 +138,13 @@ class Engine:
     def _end(self, seq: Sequence, reason: str) -> None:
         self.scheduler.finish(seq, reason)
         del self._requests[seq.request_id]
+        if self.speculation:
+            self.speculation.drafter.forget(seq)
+
+    def close(self) -> None:
+        """Write what is still to be stored and end the store's writer. Only a store needs it."""
+        if self.reuse:
+            self.reuse.close()
 
     def step(self) -> list[RequestOutput]:
         """One forward pass; gives the requests that got a token, finished ones for the last time.
@@ -138,6 +152,8 @@ class Engine:
         A request whose logits are not numbers ends with finish reason "error"; the others go on.
         Should anything else fail, the step's requests are aborted before the exception goes on.
         """
+        if self.speculation:
+            self._draft()
         scheduled = self.scheduler.schedule()
         if not scheduled:
             return []
@@ -148,16 +164,28 @@ class Engine:
                 self.abort_request(seq.request_id)
             raise
 
+    def _draft(self) -> None:
+        try:
+            self.speculation.draft()
+        except BaseException:
+            for seq in list(self.scheduler.running):
+                self.abort_request(seq.request_id)
+            raise
+
     def _run(self, scheduled: Scheduled) -> list[RequestOutput]:
         start = time.perf_counter()
         self.runner.clear(self.scheduler.take_new_blocks())
+        if self.speculation:
+            self.speculation.start_step(scheduled)
         logits, finishing = self.runner.run(scheduled)
         for seq, count in scheduled:
-            seq.num_computed += count
+            seq.num_computed += count - len(seq.draft)  # which of those stay is not known yet
             seq.metrics.steps += 1
         if self.reuse:
             self.reuse.name_blocks([seq for seq, _ in scheduled])
         outputs = self._add_tokens(logits, finishing) if finishing else []
+        if self.speculation:
+            self.speculation.end_step()
         if self.reuse:
             tokens, seconds = sum(count for _, count in scheduled), time.perf_counter() - start
             self.reuse.end_step(tokens, seconds, idle=not self.scheduler.has_unfinished)
@@ -169,28 +197,40 @@ class Engine:
         return outputs + [self._end_broken(seq) for seq in broken]
 
     def _append_tokens(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[RequestOutput]:
-        positions = [len(seq.tokens) for seq in seqs]
-        params = [seq.params for seq in seqs]
-        ids = sample(logits, params, [seq.seed for seq in seqs], positions).tolist()
+        made = self.speculation.tokens(logits, seqs) if self.speculation else _draw(logits, seqs)
         now = time.perf_counter()
-        outputs = []
-        for row, (seq, token) in enumerate(zip(seqs, ids, strict=True)):
-            if seq.params.logprobs is not None:
-                seq.logprobs.append(top_logprobs(logits[row], token, seq.params.logprobs))
-            outputs.append(self._append(seq, token, now))
+        outputs, row = [], 0
+        for seq, tokens in zip(seqs, made, strict=True):
+            drafts = len(seq.draft)
+            outputs.append(self._append(seq, tokens, logits[row : row + 1 + drafts], now))
+            row += 1 + drafts
         return outputs
 
-    def _append(self, seq: Sequence, token: int, now: float) -> RequestOutput:
-        request = self._requests[seq.request_id]
-        seq.tokens.append(token)
+    def _append(self, seq: Sequence, tokens: list[int], logits, now: float) -> RequestOutput:
+        """Add what a step gave a request, up to where it ends; `logits` has a row a token."""
+        request, before, reason = self._requests[seq.request_id], len(seq.tokens), None
         seq.metrics.first_token = seq.metrics.first_token or now
-        stopped = request.text.push(token)
-        reason = self._finish_reason(seq, token, stopped)
+        for row, token in enumerate(tokens):
+            if seq.params.logprobs is not None:
+                seq.logprobs.append(top_logprobs(logits[row], token, seq.params.logprobs))
+            seq.tokens.append(token)
+            reason = self._finish_reason(seq, token, request.text.push(token))
+            if reason:
+                break
+        if seq.draft:
+            self._keep_drafts(seq, min(len(tokens) - 1, len(seq.tokens) - before))
         if reason:
             request.text.finish()
             seq.metrics.finished = now
             self._end(seq, reason)
         return request.output()
+
+    def _keep_drafts(self, seq: Sequence, accepted: int) -> None:
+        """Drafts that stayed are computed; the last token never is."""
+        seq.metrics.count_draft(len(seq.draft), accepted)
+        seq.num_computed = len(seq.tokens) - 1
+        if self.reuse and accepted:
+            self.reuse.name_blocks([seq])
 
     def _finish_reason(self, seq: Sequence, token: int, stopped: bool) -> str | None:
         params = seq.params
@@ -201,13 +241,25 @@ class Engine:
         return "length" if len(seq.tokens) >= seq.max_total else None
 
     def _split_broken(self, logits: torch.Tensor, seqs: list[Sequence]):
-        """Rows of finite logits with their requests, and the requests of the other rows."""
+        """Rows of finite logits with their requests, and the requests that have none."""
         if math.isfinite(logits.sum().item()):
             return logits, seqs, []
         good = torch.isfinite(logits).all(-1).tolist()
-        broken = [seq for seq, fine in zip(seqs, good, strict=True) if not fine]
-        kept = [seq for seq, fine in zip(seqs, good, strict=True) if fine]
-        return logits[torch.tensor(good, device=logits.device)], kept, broken
+        rows, kept, broken, row = [], [], [], 0
+        for seq in seqs:
+            count = 1 + len(seq.draft)
+            fine = _leading(good[row : row + count])
+            (kept if fine else broken).append(seq)
+            rows += range(row, row + fine)
+            self._drop_broken_drafts(seq, fine)
+            row += count
+        return logits[torch.tensor(rows, dtype=torch.long, device=logits.device)], kept, broken
+
+    def _drop_broken_drafts(self, seq: Sequence, fine: int) -> None:
+        """Only drafts up to the last good row can be judged; no broken row may stay in a page."""
+        first = seq.num_computed - 1
+        self.runner.clear_positions(seq, first + max(1, fine), first + 1 + len(seq.draft))
+        seq.draft = seq.draft[: max(0, fine - 1)]
 
     def _end_broken(self, seq: Sequence) -> RequestOutput:
         """Its KV rows may not be numbers either: nobody may find them as a prefix."""
@@ -253,6 +305,18 @@ class Engine:
                 f"{self.pool.num_blocks}: lower max_tokens or raise num_gpu_blocks_override"
             )
         return total
+
+
+def _draw(logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
+    """One token for each request."""
+    positions = [len(seq.tokens) for seq in seqs]
+    params, seeds = [seq.params for seq in seqs], [seq.seed for seq in seqs]
+    return [[token] for token in sample(logits, params, seeds, positions).tolist()]
+
+
+def _leading(good: list[bool]) -> int:
+    """How many are true before the first that is not."""
+    return next((i for i, fine in enumerate(good) if not fine), len(good))
 
 
 def _whole_numbers(prompt) -> list[int]:

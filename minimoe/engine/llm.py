@@ -13,7 +13,8 @@ from minimoe.engine.engine import BLOCK_SIZE, Engine, Request
 from minimoe.engine.interrupts import Interrupts
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.params import SamplingParams
-from minimoe.engine.wide import wide_model
+from minimoe.engine.speculative_config import SpeculativeConfig
+from minimoe.engine.wide import is_wide, limit_of, wide_model
 from minimoe.errors import MinimoeError
 from minimoe.model.serving import ServingModel
 from minimoe.model.transformer import Transformer
@@ -33,7 +34,8 @@ class LLM:
 
     Args:
         model: a shipped name such as "tiny-moe"; "wide", random weights many times the size of the
-            last-level cache, to see memory-bound decode; or a folder in Hugging Face layout.
+            last-level cache, to see memory-bound decode ("wide:1.5": at most 1.5 GiB of them); or a
+            folder in Hugging Face layout.
         device: "cpu", "cuda" or None for CUDA if there is one.
         dtype: "float32", "float64", "bfloat16" or "float16".
         max_model_len: prompt and output together, in tokens; None for what the model was made for.
@@ -46,6 +48,12 @@ class LLM:
         kv_store: a folder for the shared store on disk, which other processes may use at the same
             time; or a dict with "folder" and any of "quota_bytes", "retention" (seconds by class)
             and "kind" (the class of this engine's requests).
+        speculative_config: guess tokens and check several in one pass; texts stay as they are, or,
+            for draws without a seed, as likely as they are. A dict such as {"method": "dspark",
+            "num_speculative_tokens": 5, "scheduled": True}; see `SpeculativeConfig`.
+        expert_parallel_size: P processes that share the experts, each with its own requests;
+            limits of requests, tokens and blocks are then those of each process.
+        expert_parallel_config: spare slots, time-outs and more; see `ExpertParallelConfig`.
 
     Raises MinimoeError for an unknown model, device, dtype or limit, CheckpointError for a damaged
     checkpoint.
@@ -63,15 +71,26 @@ class LLM:
         seed: int = 0,
         enable_prefix_caching: bool = True,
         kv_store: str | Path | dict | None = None,
+        speculative_config: dict | None = None,
+        expert_parallel_size: int = 1,
+        expert_parallel_config: dict | None = None,
     ):
+        options = {name: value for name, value in locals().items() if name != "self"}
         _require_positive(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             num_gpu_blocks_override=num_gpu_blocks_override,
+            expert_parallel_size=expert_parallel_size,
         )
+        speculative = None
+        if speculative_config is not None:
+            speculative = SpeculativeConfig.of(speculative_config)
         if kv_store is not None and not enable_prefix_caching:
             raise MinimoeError("kv_store needs prefix caching: leave enable_prefix_caching on")
+        self._ids = itertools.count()
+        if expert_parallel_size != 1 or expert_parallel_config:
+            return self._start_ranks(options)
         textbook, folder = _load(model, _dtype(dtype), _device(device))
         self.config: ModelConfig = textbook.config
         self.tokenizer = Tokenizer(folder)
@@ -82,6 +101,7 @@ class LLM:
                 f"max_model_len is {max_model_len} and the model has {limit} positions: lower it"
             )
         self.model = ServingModel(textbook)
+        drafter = speculative.make_drafter(self.model, model) if speculative else None
         blocks = num_gpu_blocks_override or _pool_blocks(self.model, max_model_len, max_num_seqs)
         self.engine = Engine(
             self.model,
@@ -92,12 +112,23 @@ class LLM:
             num_blocks=blocks,
             seed=seed,
             enable_prefix_caching=enable_prefix_caching,
-            fingerprint=_fingerprint(model, folder, self.config, dtype)
+            fingerprint=_fingerprint(model, folder, self.config, dtype, drafter)
             if kv_store is not None
             else "",
             kv_store=kv_store,
+            drafter=drafter,
+            make_budget=speculative and speculative.make_budget,
         )
-        self._ids = itertools.count()
+
+    def _start_ranks(self, options: dict) -> None:
+        """The model is then in the ranks, and `model` is None here."""
+        from minimoe.engine.expert_parallel import start_parallel
+
+        size, settings = (options.pop(f"expert_parallel_{name}") for name in ("size", "config"))
+        options["device"] = _device(options["device"])
+        _dtype(options["dtype"])
+        self.model = None
+        self.config, self.tokenizer, self.engine = start_parallel(size, settings, options)
 
     def generate(
         self,
@@ -175,27 +206,28 @@ class LLM:
                 self.engine.abort_request(seq.request_id)
 
     def close(self) -> None:
-        """Write what is still to be stored and end the store's writer. Only a store needs it."""
-        if self.engine.reuse:
-            self.engine.reuse.close()
+        """Write what is still to be stored, and end a store's writer and the ranks, if any."""
+        self.engine.close()
 
 
 def _load(model: str | Path, dtype, device: str) -> tuple[Transformer, Path]:
     """The textbook model and the folder of its tokenizer."""
-    if str(model) == "wide":
-        return wide_model(dtype, device), SHIPPED / "tiny-moe"
+    if is_wide(model):
+        return wide_model(dtype, device, limit_of(model)), SHIPPED / "tiny-moe"
     from minimoe.checkpoint import checkpoint_folder, load_checkpoint
 
     folder = checkpoint_folder(model)
     return load_checkpoint(folder, dtype, device), folder
 
 
-def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: str) -> str:
+def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: str, drafter) -> str:
     """What a shared KV store must agree on."""
     from minimoe.kvstore.fingerprint import config_name, kv_fingerprint, model_name
 
-    name = config_name("wide", config) if str(model) == "wide" else model_name(folder)
-    return kv_fingerprint(name, dtype, BLOCK_SIZE)
+    name = config_name("wide", config) if is_wide(model) else model_name(folder)
+    if drafter is None or not drafter.plane:  # it leaves nothing in the blocks
+        return kv_fingerprint(name, dtype, BLOCK_SIZE)
+    return kv_fingerprint(name, dtype, BLOCK_SIZE, drafter.name)
 
 
 def _device(device: str | None) -> str:

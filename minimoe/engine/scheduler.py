@@ -4,6 +4,9 @@ Every step has a budget of tokens. Requests that run come first, oldest first: o
 decode, a chunk of the prompt in prefill (Orca, OSDI'22; Sarathi, arXiv 2308.16369). What is left of
 the budget starts waiting requests. When the pool runs out, the youngest running request gives its
 blocks back and is computed again later.
+
+Drafts to check come on top, out of what would else be idle: they take no token of the budget and no
+block that a running request needs for its next token. Where that is short, drafts are dropped.
 """
 
 from bisect import insort
@@ -46,6 +49,9 @@ class Scheduler:
             count = min(seq.num_remaining, budget)
             if not self._make_room(seq, count):
                 break  # the request itself was the youngest and went back to wait
+            if seq.draft:
+                self._fit_draft(seq, spare=budget - (len(self.running) - index))
+                count += len(seq.draft)
             scheduled.append((seq, count))
             budget -= count
             index += 1
@@ -69,6 +75,21 @@ class Scheduler:
         """Before a start: share cached blocks and set `num_computed`."""
         if self.reuse:
             self.reuse.start(seq)
+
+    def look_ahead(self, seq: Sequence, positions: int) -> int:
+        """Give `seq` blocks for its first `positions` if that leaves one for every running request.
+        Returns the positions that its blocks hold then."""
+        missing = -(-positions // self.block_size) - len(seq.blocks)
+        if 0 < missing <= self.pool.num_free - len(self.running):
+            self._grow(seq, positions - seq.num_computed)
+        return len(seq.blocks) * self.block_size
+
+    def _fit_draft(self, seq: Sequence, spare: int) -> None:
+        """Drop the drafts for which there are no tokens to `spare` or no blocks."""
+        keep = max(0, min(len(seq.draft), spare))
+        first = seq.num_computed + 1
+        room = self.look_ahead(seq, first + keep) - first
+        seq.draft = seq.draft[: min(keep, room)]
 
     def _make_room(self, seq: Sequence, count: int) -> bool:
         """Get the blocks for `count` more tokens, preempting younger requests if need be."""
@@ -105,6 +126,7 @@ class Scheduler:
         self._new_blocks = [block for block in self._new_blocks if block not in blocks]
         self.pool.release(blocks)
         seq.num_computed = seq.num_named = 0
+        seq.draft = []
 
     def finish(self, seq: Sequence, reason: str) -> None:
         """End a request, waiting or running, and free its blocks."""

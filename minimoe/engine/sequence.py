@@ -15,10 +15,27 @@ class Metrics:
     finished: float | None = None
     steps: int = 0  # forward passes this request took part in
     preemptions: int = 0
+    drafted: int = 0  # tokens guessed
+    checked: int = 0  # guesses that a forward pass checked
+    accepted: int = 0  # guesses that became part of the text
+    checked_by_position: list[int] = field(default_factory=list)  # place in the draft, first is 0
+    accepted_by_position: list[int] = field(default_factory=list)
 
     @property
     def time_to_first_token(self) -> float | None:
         return None if self.first_token is None else self.first_token - self.arrival
+
+    def count_draft(self, checked: int, accepted: int) -> None:
+        """One check of `checked` guesses, of which the first `accepted` stayed."""
+        self.checked += checked
+        self.accepted += accepted
+        for counts, more in (
+            (self.checked_by_position, checked),
+            (self.accepted_by_position, accepted),
+        ):
+            counts += [0] * (checked - len(counts))
+            for place in range(more):
+                counts[place] += 1
 
 
 @dataclass(eq=False)
@@ -37,6 +54,7 @@ class Sequence:
     tokens: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     num_computed: int = 0
+    draft: list[int] = field(default_factory=list)  # guesses that the next step checks
     num_cached: int = 0  # prompt tokens found in the prefix cache
     block_keys: list = field(default_factory=list)  # of its full blocks, made by prefix reuse
     num_named: int = 0  # leading blocks that others can find
@@ -51,6 +69,11 @@ class Sequence:
     def num_remaining(self) -> int:
         """Tokens whose KV rows are not computed yet: 1 in decode, more in prefill."""
         return len(self.tokens) - self.num_computed
+
+    @property
+    def draws_freely(self) -> bool:
+        """Its tokens are drawn, and no seed of the user says which they must be."""
+        return not self.params.greedy and self.params.seed is None
 
     @property
     def output_ids(self) -> list[int]:

@@ -4,13 +4,15 @@ import numpy as np
 import torch
 
 from minimoe.engine.scheduler import Scheduled
+from minimoe.engine.sequence import Sequence
 from minimoe.model.step import FEW_TOKENS, LongRequest, ShortGroup, Step
 
 
 def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype):
     """The step, and the requests in the order of its logits rows.
 
-    Logits are wanted of the last token of each request that will then be fully computed.
+    Logits are wanted of the last token of each request that will then be fully computed, and of
+    each draft that follows it.
     """
     scheduled = sorted(scheduled, key=lambda pair: pair[1] > FEW_TOKENS)  # stable: few tokens first
     ids, positions, slots, rows, finishing = [], [], [], [], []
@@ -19,8 +21,9 @@ def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype)
         ids += seq.tokens[start:end]
         positions += range(start, end)
         slots += _slots(seq.blocks, start, end, block_size)
-        if end == len(seq.tokens):
-            rows.append(len(ids) - 1)
+        if end >= len(seq.tokens):
+            ids += seq.draft
+            rows += range(len(ids) - 1 - len(seq.draft), len(ids))
             finishing.append(seq)
     short = [(seq, count) for seq, count in scheduled if count <= FEW_TOKENS]
     ids, positions, slots = torch.tensor([ids, positions, slots], device=device).unbind(0)
@@ -36,6 +39,37 @@ def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype)
     return step, finishing
 
 
+def build_draft_step(seqs: list[Sequence], width: int, block_size: int, device, dtype) -> Step:
+    """Blocks of `width` tokens behind the computed tokens of each request, for a drafter that runs
+    over its own KV plane: every token of a block sees all of the request up to the block's end."""
+    starts = [seq.num_computed for seq in seqs]
+    positions = [p for start in starts for p in range(start, start + width)]
+    slots = [
+        slot
+        for seq, start in zip(seqs, starts, strict=True)
+        for slot in _slots(seq.blocks, start, start + width, block_size)
+    ]
+    positions, slots = torch.tensor([positions, slots], device=device).unbind(0)
+    ends = [start + width for start in starts]
+    tables = _block_tables(seqs, -(-max(ends) // block_size))
+    group = ShortGroup(
+        tokens=len(positions),
+        requests=len(seqs),
+        block_table=None,
+        length=max(ends),
+        mask=None,
+        new_tokens=width,
+    )
+    if torch.device(device).type == "cuda":
+        _one_row_a_token(group, tables, [width] * len(seqs), np.repeat(ends, width), device)
+    else:
+        group.block_table = torch.from_numpy(tables.ravel()).to(device)
+        if min(ends) < group.length:
+            ends = torch.tensor(ends)[:, None, None]
+            group.mask = _hide(torch.arange(group.length) >= ends, dtype)  # [B, 1, S]
+    return Step(ids=positions, positions=positions, slots=slots, logit_rows=None, short=group)
+
+
 def _slots(blocks: list[int], start: int, end: int, block_size: int) -> list[int]:
     return [blocks[p // block_size] * block_size + p % block_size for p in range(start, end)]
 
@@ -43,17 +77,20 @@ def _slots(blocks: list[int], start: int, end: int, block_size: int) -> list[int
 def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
     counts = [count for _, count in short]
     lengths = [seq.num_computed + count for seq, count in short]
+    tables = _block_tables([seq for seq, _ in short])
     group = ShortGroup(
         tokens=sum(counts),
         requests=len(short),
-        block_table=torch.tensor(_block_table(short), device=device),
+        block_table=None,
         length=max(lengths),
         mask=None,
         new_tokens=max(counts),
     )
-    if group.new_tokens == 1 and torch.device(device).type == "cuda":
-        group.lengths = torch.tensor(lengths, device=device)
+    if torch.device(device).type == "cuda":
+        own = [p + 1 for seq, count in short for p in _new_positions(seq, count)]
+        _one_row_a_token(group, tables, counts, own, device)
         return group
+    group.block_table = torch.from_numpy(tables.ravel()).to(device)
     if min(counts) < group.new_tokens:
         group.pad, group.unpad = _padding(counts, device)
     if group.new_tokens > 1 or min(lengths) < group.length:
@@ -61,14 +98,27 @@ def _short_group(short: Scheduled, heads: int, device, dtype) -> ShortGroup:
     return group
 
 
-def _block_table(short: Scheduled) -> list[int]:
-    """`[B * M]`, short tables padded with the request's own last page; the mask hides it."""
-    width = max(len(seq.blocks) for seq, _ in short)
-    table = []
-    for seq, _ in short:
-        table += seq.blocks
-        table += seq.blocks[-1:] * (width - len(seq.blocks))
-    return table
+def _new_positions(seq: Sequence, count: int) -> range:
+    return range(seq.num_computed, seq.num_computed + count)
+
+
+def _one_row_a_token(group: ShortGroup, tables: np.ndarray, counts, lengths, device) -> None:
+    """On CUDA every token is a row with its own table and length: KV rows are written before they
+    are read, so nothing else tells a request's new tokens apart, and no mask is needed."""
+    table = np.repeat(tables, counts, axis=0)
+    group.block_table = torch.from_numpy(table.ravel()).to(device)
+    group.lengths = torch.as_tensor(lengths, device=device)
+    group.requests, group.new_tokens = len(table), 1
+
+
+def _block_tables(seqs: list[Sequence], width: int | None = None) -> np.ndarray:
+    """`[B, M]`, short tables padded with the request's own last page; nobody looks there."""
+    if len(seqs) == 1:
+        return np.array([seqs[0].blocks[:width]])
+    width = width or max(len(seq.blocks) for seq in seqs)
+    return np.array(
+        [seq.blocks[:width] + seq.blocks[-1:] * (width - len(seq.blocks)) for seq in seqs]
+    )
 
 
 def _padding(counts: list[int], device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -88,8 +138,13 @@ def _mask(counts: list[int], lengths: list[int], heads: int, device, dtype) -> t
     own = lengths - counts + np.minimum(np.arange(counts.max()), counts - 1)  # [B, L]
     own = torch.from_numpy(own).to(device)[:, :, None]
     future = torch.arange(int(lengths.max()), device=device) > own  # [B, L, S]
-    mask = torch.zeros(future.shape, dtype=dtype, device=device).masked_fill_(future, -torch.inf)
+    mask = _hide(future, dtype)
     return mask if mask.shape[1] == 1 else mask.repeat_interleave(heads, dim=1)
+
+
+def _hide(where: torch.Tensor, dtype) -> torch.Tensor:
+    mask = torch.zeros(where.shape, dtype=dtype, device=where.device)
+    return mask.masked_fill_(where, -torch.inf)
 
 
 def _long_requests(scheduled: Scheduled, skip: int, device) -> list[LongRequest]:

@@ -116,11 +116,16 @@ class ServingModel:
         """Normalised final hidden states `[B', D]` of the rows asked for."""
         x = self.embed.index_select(0, step.ids)  # [T, D]
         turns = self.turns.index_select(0, step.positions)
-        for layer, own_pages in zip(self.layers, pages, strict=True):
+        kept = []
+        for index, (layer, own_pages) in enumerate(zip(self.layers, pages, strict=True)):
             y = rms_norm(x, layer.attn_norm, self.floor)
             layer.attn.add_to(x, y, own_pages, step, turns)
             y = rms_norm(x, layer.ffn_norm, self.floor)
             layer.ffn.add_to(x, y)
+            if index in step.tap_layers:
+                kept.append(x.clone())
+        if kept:
+            step.taps = torch.cat(kept, dim=-1)  # [T, taps * D]
         if step.logit_rows is not None:
             x = x.index_select(0, step.logit_rows)
         return rms_norm(x, self.norm, self.floor)

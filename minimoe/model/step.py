@@ -47,3 +47,5 @@ class Step:
     logit_rows: torch.Tensor | None  # [B'] rows whose logits are wanted; None for all
     short: ShortGroup | None = None
     long: list[LongRequest] = field(default_factory=list)
+    tap_layers: tuple[int, ...] = ()  # a drafter wants the residual stream after these
+    taps: torch.Tensor | None = None  # [T, taps * D], filled by the forward pass
