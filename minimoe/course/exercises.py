@@ -64,6 +64,21 @@ def solved(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return result
 
 
+def without_solutions(
+    notebook: nbformat.NotebookNode, keep_outputs: bool = False
+) -> nbformat.NotebookNode:
+    """A copy for a class: no solution, and no output that would answer before the guess.
+
+    Raises NotebookError when an exercise is not complete.
+    """
+    result = copy.deepcopy(notebook)
+    solutions = {f"{exercise.id}-solution" for exercise in find(notebook)}
+    result.cells = [cell for cell in result.cells if cell.id not in solutions]
+    for cell in [] if keep_outputs else code_cells(result):
+        cell.outputs, cell.execution_count = [], None
+    return result
+
+
 def verdicts(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """Run the `setup` cells and the exercises, and give what each check printed, by exercise.
 

@@ -1,10 +1,11 @@
-"""Make, run, check and print notebooks.
+"""Make, run, check and print notebooks; copy them without their solutions.
 
     python -m minimoe.course.notebook build SRC.txt notebooks/NN_name.ipynb
     python -m minimoe.course.notebook run   notebooks/*.ipynb    # execute, write in normal form
     python -m minimoe.course.notebook check notebooks/*.ipynb    # lint; exit code 1 on a finding
     python -m minimoe.course.notebook show  notebooks/*.ipynb    # print as text, with outputs
     python -m minimoe.course.notebook dump  notebooks/NN_name.ipynb > SRC.txt
+    python -m minimoe.course.notebook edition handout            # all, without the solutions
 
 `normal_form.py` says how a notebook is committed, `lint.py` what is asked of it, `source.py` how
 the text form looks.
@@ -15,7 +16,8 @@ import sys
 import time
 from pathlib import Path
 
-from minimoe.course import lint, source
+from minimoe.config import REPO
+from minimoe.course import exercises, lint, source
 from minimoe.course.normal_form import NotebookError, execute, read, write
 
 
@@ -66,6 +68,20 @@ def dump(path: str) -> int:
     return 0
 
 
+def edition(folder: str, paths: list[str], keep_outputs: bool) -> int:
+    """Copy notebooks into a new folder without their solutions, and by default their outputs."""
+    out = Path(folder)
+    if out.exists() and any(out.iterdir()):
+        raise NotebookError(f"{folder} is not empty: name a new folder")
+    sources = [Path(path) for path in paths] or sorted((REPO / "notebooks").glob("*.ipynb"))
+    copies = {path.name: exercises.without_solutions(read(path), keep_outputs) for path in sources}
+    out.mkdir(parents=True, exist_ok=True)
+    for name, notebook in copies.items():
+        write(notebook, out / name)
+    print(f"{folder}: {len(copies)} notebooks without solutions")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m minimoe.course.notebook",
@@ -89,6 +105,11 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("dump", help="print the source text, to edit and build again")
     verb.add_argument("file")
     verb.set_defaults(run=lambda args: dump(args.file))
+    verb = verbs.add_parser("edition", help="copies without solutions, for a class")
+    verb.add_argument("folder", help="a new folder, best beside notebooks/, so that links hold")
+    verb.add_argument("files", nargs="*", help="notebooks (default: all of the course)")
+    verb.add_argument("--keep-outputs", action="store_true", help="show our results as well")
+    verb.set_defaults(run=lambda args: edition(args.folder, args.files, args.keep_outputs))
     return parser
 
 

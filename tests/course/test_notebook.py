@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from minimoe.course.normal_form import read
 from minimoe.course.notebook import main
 
 
@@ -45,3 +46,30 @@ def test_run_names_file_and_cell_of_a_failure(tmp_path, capsys):
 def test_runs_as_a_module():
     command = [sys.executable, "-m", "minimoe.course.notebook", "--help"]
     assert "build" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_edition_has_no_solution_and_no_answers(make, tmp_path, capsys):
+    source, out = make(), tmp_path / "handout"
+    before = source.read_bytes()
+    assert main(["edition", str(out), str(source)]) == 0
+    copied = read(out / source.name)
+    kept = [cell.id for cell in read(source).cells if not cell.id.endswith("-solution")]
+    assert [cell.id for cell in copied.cells] == kept and "ex1-hint" in kept
+    assert not any(cell.get("outputs") for cell in copied.cells)
+    assert "x + x" not in (out / source.name).read_text() and source.read_bytes() == before
+    assert main(["edition", str(out), str(source)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_edition_may_keep_outputs(make, tmp_path):
+    source = make()
+    assert main(["edition", str(tmp_path / "out"), str(source), "--keep-outputs"]) == 0
+    assert any(cell.get("outputs") for cell in read(tmp_path / "out" / source.name).cells)
+
+
+def test_edition_of_the_whole_course(tmp_path):
+    assert main(["edition", str(tmp_path / "all")]) == 0
+    copies = sorted((tmp_path / "all").glob("*.ipynb"))
+    assert len(copies) >= 5
+    for path in copies:
+        assert not any(cell.id.endswith("-solution") for cell in read(path).cells)
