@@ -17,7 +17,7 @@ from minimoe.speculative.step_times import StepTimes
 
 FORMS = ("priced", "production", "lossless")
 DELAY = 2  # what is expected comes from confidences of at least this many steps ago
-REFRESH = 4  # steps between two looks at the same load
+REFRESH = 8  # steps between two looks at the same load
 MARGIN = 0.01  # drafting stops or starts when it is worse or better by this share
 STOP_AFTER = 3  # looks in a row that find it worse
 TRIAL_SHARE = 0.005  # of the time, spent on trying whether drafting pays again

@@ -53,14 +53,16 @@ class Calibration:
     def apply(self, logits, params: Sequence) -> np.ndarray:
         """P(accepted | all before accepted) from confidence logits, both `[B, G]`; tensor or array.
 
-        `params` are the requests' SamplingParams. Raises MinimoeError for another draft length.
+        `params` are the requests' SamplingParams. A shorter draft uses the first temperatures; a
+        longer one raises MinimoeError.
         """
-        if logits.shape[-1] != self.length:
+        G = logits.shape[-1]
+        if G > self.length:
             raise MinimoeError(
-                f"confidences of {logits.shape[-1]} positions and a calibration of {self.length}: "
+                f"confidences of {G} positions and a calibration of {self.length}: "
                 "calibrate this drafter anew"
             )
-        rows = self.rows([one.temperature for one in params])
+        rows = self.rows([one.temperature for one in params])[:, :G]
         if isinstance(logits, np.ndarray):
             return sigmoid(logits / rows)
         return (logits.float() / logits.new_tensor(rows).float()).sigmoid()

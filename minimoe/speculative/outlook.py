@@ -16,8 +16,8 @@ PRIOR_RATE, PRIOR_ROWS = 0.7, 4  # what is believed before any was seen
 class Outlook:
     """At some number of requests: tokens per second of a plain and of the best drafted step.
 
-    `count` is how many checks pay once drafts are there, and `lost` how many plain steps are lost by
-    such a drafted step, where drafting does not pay. `prices[m]` is what the survival of the next
+    `count` is how many checks pay once drafts are there, and `lost` how many plain steps such a
+    drafted step costs, where drafting does not pay. `prices[m]` is what the survival of the next
     slot must reach when m are admitted: the tokens per second that the engine makes anyway, times
     the seconds that one more check takes. `full[m]` is how many slots cost no more than m do.
     """

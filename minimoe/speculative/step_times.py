@@ -42,6 +42,7 @@ class StepTimes:
         self._plain = sizes, np.maximum.accumulate([plain[size] for size in sizes])
         self._sizes = np.array(sorted({requests for requests, _ in drafted}))
         self._lines = [self._line(size) for size in self._sizes]
+        self._length = max(tokens // requests for requests, tokens in drafted) - 1
         self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._corrections: dict[tuple[bool, int], float] = {}
 
@@ -54,25 +55,26 @@ class StepTimes:
 
         `others` counts further tokens in the checking pass, such as a chunk of a prompt.
         """
-        seconds, _, _ = self._known(requests, most, others)
+        seconds = self._known(requests, most, others)[0][: most + 1]
         return seconds * self._correction(True, requests)
 
     def marginal(self, requests: int, most: int, others: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """After 0, 1, 2, ... checks: the seconds of one more, `[most]`, by `marginal_seconds`; and
         how many checks take no longer than these do, `[most + 1]`."""
         _, marginal, full = self._known(requests, most, others)
-        return marginal * self._correction(True, requests), full
+        marginal = marginal[:most] * self._correction(True, requests)
+        return marginal, np.minimum(full[: most + 1], most)
 
     def observe(self, drafted: bool, requests: int, tokens: int, seconds: float) -> None:
         """Correct the profile by what a step took: steadily, and apart by kind and by requests."""
         if drafted:
-            most = max(0, tokens - requests)
-            expected = self.drafted_seconds(requests, most)[-1]
+            checks = max(0, tokens - requests)
+            expected = float(self._known(requests, checks, 0)[0][checks])
         else:
-            expected = self.plain_seconds(requests)
-        ratio = min(max(seconds / expected, LIMITS[0]), LIMITS[1])
-        key = drafted, _bucket(requests)
-        self._corrections[key] = self._corrections.get(key, 1.0) * ratio**LEARNING_RATE
+            expected = float(_on_line(requests, *self._plain))
+        known = self._correction(drafted, requests)
+        ratio = min(max(seconds / (expected * known), LIMITS[0]), LIMITS[1])
+        self._corrections[drafted, _bucket(requests)] = known * ratio**LEARNING_RATE
 
     def to_dict(self) -> dict:
         """For JSON: the measured points, without the corrections."""
@@ -91,12 +93,12 @@ class StepTimes:
 
     def _known(self, requests: int, most: int, others: int):
         """The profile's curve for these numbers, and what follows from it; made once."""
-        others = -(-others // OTHERS_STEP) * OTHERS_STEP
-        key = requests, most, others
+        most = max(most, requests * self._length)
+        key = requests, most, -(-others // OTHERS_STEP) * OTHERS_STEP
         if key not in self._curves:
             if len(self._curves) >= MOST_CURVES:
                 self._curves.clear()
-            seconds = self._curve(requests, others + np.arange(most + 1))
+            seconds = self._curve(requests, key[2] + np.arange(most + 1))
             full = np.searchsorted(seconds, seconds, side="right") - 1
             self._curves[key] = seconds, marginal_seconds(seconds), full
         return self._curves[key]

@@ -54,14 +54,14 @@ def test_reliability_rows():
 
 def test_known_temperatures_are_found_and_the_product_becomes_true():
     hidden = np.array([2.0, 0.6, 1.0, 1.5, 0.8])
-    logits, accepted = synthetic(40_000, hidden)
+    logits, accepted = synthetic(30_000, hidden)
     found = fit(logits, accepted)
     assert np.abs(np.log(np.array(found) / hidden)).max() < 0.25
-    held, taken = synthetic(40_000, hidden, seed=1)
+    held, taken = synthetic(30_000, hidden, seed=1)
     said = survivals(held, found)
     errors = [ece(said[:, j], taken > j) for j in range(5)]
     raw = [ece(survivals(held, np.ones(5))[:, j], taken > j) for j in range(5)]
-    assert max(errors) < 0.01 < max(raw)
+    assert max(errors) < 0.012 < 0.03 < max(raw)
 
 
 def test_each_temperature_is_the_best_of_the_grid_given_those_before():
@@ -118,7 +118,10 @@ def test_a_damaged_file_is_one_clear_line(tmp_path, text):
         Calibration.load(tmp_path / "missing.json")
 
 
-def test_another_draft_length_is_an_error():
+def test_a_shorter_draft_uses_the_first_temperatures_and_a_longer_is_an_error():
+    params = [SimpleNamespace(temperature=0.0)]
+    short = Calibration(((2.0, 9.0), (1.0, 1.0))).apply(np.array([[1.0]]), params)
+    assert short.tolist() == [[pytest.approx(sigmoid(0.5))]]
     with pytest.raises(MinimoeError, match="3 positions and a calibration of 2"):
         Calibration.none(2).apply(torch.zeros(1, 3), [SimpleNamespace(temperature=1.0)])
 
