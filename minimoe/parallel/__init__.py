@@ -1,0 +1,1 @@
+"""Experts spread over ranks: dispatch, placement, processes, slow and dead ranks."""
