@@ -24,6 +24,7 @@ QUICK = {
     "replay": [],
     "bench": None,
     "train": None,
+    "train-drafter": None,
 }
 
 
@@ -137,11 +138,19 @@ def test_windows_variant_agrees():
 
 
 def test_files_that_are_named_exist():
-    named = re.findall(r"`((?:minimoe|notebooks|data|tests|\.ci)/[\w./-]*)`", README)
-    named += [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-    assert len(named) > 20
+    pages = README + (ROOT / "docs" / "vllm-sglang-map.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:minimoe|notebooks|data|tests|docs|\.ci)/[\w./-]*)`", pages)
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    named += [link for link in links if "://" not in link and not link.startswith("#")]
+    assert len(named) > 50
     missing = [name for name in named if not (ROOT / name).exists()]
     assert not missing
+
+
+def test_links_inside_the_page_lead_somewhere():
+    heads = {re.sub(r"\W+", "-", head.lower()) for head in re.findall(r"^## (.+)$", README, re.M)}
+    for link in re.findall(r"\]\(#([^)]+)\)", README):
+        assert link in heads
 
 
 def test_the_table_of_notebooks_agrees_with_them():
@@ -150,6 +159,6 @@ def test_the_table_of_notebooks_agrees_with_them():
     assert list(rows) == [path.stem for path in paths]
     for path in paths:
         header = read(path).cells[0].source
-        question, minutes = rows[path.stem].split(" | ")
+        question, minutes, measured = rows[path.stem].split(" | ")
         assert f"# {question}" in header
-        assert re.search(rf"\*\*Minutes:\*\* {minutes}\b", header)
+        assert re.search(rf"\*\*Minutes:\*\* {minutes}\b", header) and measured
