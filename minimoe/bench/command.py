@@ -8,6 +8,7 @@ BENCHES = {
     "prefill": ("minimoe.bench.prefill", "prompt tok/s, beside transformers"),
     "moe": ("minimoe.bench.moe", "the expert layer beside the measured roofs"),
     "attention": ("minimoe.bench.attention", "MLA decode attention beside the measured roofs"),
+    "speculative": ("minimoe.bench.speculative", "tok/s by load: no drafts, fixed lengths, budget"),
     "reuse": ("minimoe.bench.reuse", "time to first token, cold, warm and from disk"),
 }
 

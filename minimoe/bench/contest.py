@@ -1,0 +1,153 @@
+"""Ways to draft and check, measured in turn on the same weights and prompts: `Contest`."""
+
+import gc
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+from tqdm import tqdm
+
+from minimoe import LLM, SamplingParams
+from minimoe.bench.prompts import mixed_prompts
+from minimoe.bench.speculative import LENGTHS
+from minimoe.errors import MinimoeError
+from minimoe.speculative.rules import FixedLength, Rule, Threshold
+
+PROMPT_SETS = 4  # of a load: pairs use them in turn, so that their prefill is mostly found
+DOMAINS = 4
+ROOM = 6  # times the tokens wanted: a fast request may run this far ahead
+
+
+@dataclass
+class Turn:
+    """What one way did in one turn, while all requests were in decode."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    steps: int = 0
+    drafted_steps: int = 0
+    request_steps: int = 0  # summed over requests
+    checked: int = 0
+
+    @property
+    def tok_s(self) -> float:
+        return self.tokens / self.seconds
+
+
+class Contest:
+    """Two engines on the same weights: one plain, one with a drafter whose rule is exchanged.
+
+    `args` are those of `bench speculative`.
+    """
+
+    def __init__(self, args):
+        self.args = args
+        most = max(args.load)
+        limits = {
+            "device": args.device,
+            "dtype": args.dtype,
+            "max_num_seqs": most,
+            "max_num_batched_tokens": max(512, most * (1 + max(LENGTHS))),
+            "max_model_len": args.prompt_tokens + ROOM * args.new_tokens + 16,
+            "num_gpu_blocks_override": self._blocks(most),
+        }
+        config = {"method": args.method, "scheduled": args.form}
+        self.plain = LLM(args.model, **limits)
+        self.drafting = LLM(args.model, speculative_config=config, **limits)
+        self.rules: dict[str, Rule] = {f"fixed {n}": FixedLength(n) for n in LENGTHS}
+        self.rules["threshold"] = Threshold(max(LENGTHS), args.threshold)
+        self.ways = ["none", *self.rules, "scheduled"]
+
+    def _blocks(self, most: int) -> int:
+        longest = self.args.prompt_tokens + ROOM * self.args.new_tokens + 16
+        return (most + PROMPT_SETS * most // 2) * -(-longest // 16)
+
+    def run(self, load: int, temperature: float) -> dict[str, list[Turn]]:
+        """Every way's turns, one a pair; a turn before the first is not counted."""
+        turns: dict[str, list[Turn]] = {way: [] for way in self.ways}
+        title = f"load {load}, T {temperature:g}"
+        for pair in tqdm(range(-1, self.args.pairs), title, file=sys.stderr, disable=None):
+            shift = pair % len(self.ways)  # nobody is always first, or always after the same
+            for way in self.ways[shift:] + self.ways[:shift]:
+                turn = self.turn(way, load, temperature, pair % PROMPT_SETS)
+                if pair >= 0:
+                    turns[way].append(turn)
+        return turns
+
+    def turn(self, way: str, load: int, temperature: float, prompts: int = 0) -> Turn:
+        """One way, `load` requests at a time; a load below four runs once for each domain."""
+        llm, turn = self._engine(way), Turn()
+        params = SamplingParams(
+            max_tokens=ROOM * self.args.new_tokens, temperature=temperature, ignore_eos=True
+        )
+        count = max(load, DOMAINS)
+        every = mixed_prompts(self.args.model, PROMPT_SETS * count, self.args.prompt_tokens)
+        own = every[prompts * count : (prompts + 1) * count]
+        gc.collect()
+        gc.disable()
+        try:
+            for start in range(0, count, load):
+                _decode(llm, own[start : start + load], params, self.args.new_tokens, turn)
+        finally:
+            gc.enable()
+        return turn
+
+    def _engine(self, way: str) -> LLM:
+        if way == "none":
+            return self.plain
+        speculation = self.drafting.engine.speculation
+        if way == "scheduled":
+            rule = self._budget()
+        elif way in self.rules:
+            self._budget()
+            rule = self.rules[way]
+        else:
+            raise MinimoeError(f"no way {way!r}: it must be one of {', '.join(self.ways)}")
+        speculation.budget = rule
+        speculation.drafter.length = min(rule.length, self.length)
+        return self.drafting
+
+    def _budget(self) -> Rule:
+        """The engine's own budget, made at its first use from a profile of this engine."""
+        if not hasattr(self, "budget"):
+            made = self.drafting.engine.speculation
+            self.length = made.drafter.length
+            self.budget = made.budget if isinstance(made.budget, Rule) else made.budget()
+        return self.budget
+
+    def step_times(self) -> dict:
+        """The profile that the budget works with, as JSON."""
+        return self._budget().times.to_dict()
+
+
+def _decode(llm: LLM, prompts: list, params: SamplingParams, new_tokens: int, turn: Turn) -> None:
+    """Start the requests, and once all are in decode, count until they made their tokens."""
+    engine = llm.engine
+    requests = [engine.add_request(f"bench-{i}", ids, params) for i, ids in enumerate(prompts)]
+    seqs = [request.seq for request in requests]
+    while any(seq.num_remaining > 1 or not seq.output_ids for seq in seqs):
+        engine.step()
+    before, checked = sum(len(seq.tokens) for seq in seqs), sum(s.metrics.checked for s in seqs)
+    drafted = [seq.metrics.drafted for seq in seqs]
+    goal = before + new_tokens * len(seqs)
+    _wait(llm)
+    start = time.perf_counter()
+    while (made := sum(len(seq.tokens) for seq in seqs)) < goal:
+        engine.step()
+        turn.steps += 1
+        now = [seq.metrics.drafted for seq in seqs]
+        turn.drafted_steps += now != drafted
+        drafted = now
+    _wait(llm)
+    turn.seconds += time.perf_counter() - start
+    turn.tokens += made - before
+    turn.request_steps = turn.steps * len(seqs)
+    turn.checked += sum(seq.metrics.checked for seq in seqs) - checked
+    for request in requests:
+        engine.abort_request(request.seq.request_id)
+
+
+def _wait(llm: LLM) -> None:
+    if llm.model.device.type == "cuda":
+        torch.cuda.synchronize()
