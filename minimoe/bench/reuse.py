@@ -5,6 +5,7 @@ store with two of its twelve node folders gone.
 """
 
 import os
+import secrets
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -70,9 +71,9 @@ def measure(llm, model: str, prefix_tokens: int, args) -> dict:
     """One row: medians over rounds, each with a conversation of its own."""
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     prompts = mixed_prompts(model, args.rounds, prefix_tokens + 4 * args.new_tokens)
-    for number, prompt in enumerate(prompts):
+    for prompt in prompts:
         prefix, turns = prompt[:prefix_tokens], prompt[prefix_tokens:]
-        salt = f"{prefix_tokens} {number}"  # nothing of an earlier row or round is found
+        salt = secrets.token_hex(8)  # nothing of an earlier row, round or call is found
         for i, way in enumerate(WAYS):
             turn = turns[i * args.new_tokens : (i + 1) * args.new_tokens]
             seconds, cached = with_prefix(llm, way, prefix + turn, salt, args.busy)
@@ -99,7 +100,9 @@ def with_prefix(llm, way: str, prompt: list[int], salt: str, busy: int) -> tuple
         show_nodes(hidden)
 
 
-def first_token(llm, prompt: list[int], salt: str, busy: int = 0) -> tuple[float, int]:
+def first_token(
+    llm, prompt: list[int], salt: str | None = None, busy: int = 0
+) -> tuple[float, int]:
     """Seconds from arrival to first token, and cached tokens, beside `busy` decoding requests."""
     from minimoe.engine.params import SamplingParams
 

@@ -8,19 +8,31 @@ from minimoe.course.conversation import BLOCK, computed_with_reuse, prompt_lengt
 from minimoe.perf.economics import OFF_PEAK
 
 
-def block_strips(first: int, second: int, cached: int) -> None:
-    """Two prompts as rows of tokens, a box a block: what the second finds, and what it computes."""
+def block_strips(first: int, answer: int, second: int, cached: int) -> None:
+    """Two turns as rows of tokens, a box a block: what turn 2 finds, and what was computed.
+
+    `first` and `second` are lengths of prompts; the answer of turn 1 follows its prompt, and the
+    last of its `answer` tokens was never run.
+    """
     _, axes = style.new_figure(8.5, 2.4)
-    for row, (length, found) in enumerate([(first, 0), (second, cached)]):
-        axes.broken_barh([(0, found)], (row - 0.3, 0.6), color=style.SKY)
-        axes.broken_barh([(found, length - found)], (row - 0.3, 0.6), color=style.ORANGE)
+    spans = {
+        "found in the cache": (style.SKY, [(1, 0, cached)]),
+        "prompt, computed": (style.ORANGE, [(0, 0, first), (1, cached, second)]),
+        "answer, run token by token": (style.GREEN, [(0, first, first + answer - 1)]),
+        "drawn, never run": (style.GREY, [(0, first + answer - 1, first + answer)]),
+    }
+    for label, (colour, places) in spans.items():
+        for row, start, end in places:
+            axes.broken_barh([(start, end - start)], (row - 0.3, 0.6), color=colour)
+        axes.bar(0, 0, color=colour, label=label)
+    for row, length in enumerate([first + answer, second]):
         for edge in range(BLOCK, length + 1, BLOCK):
             axes.plot([edge, edge], [row - 0.3, row + 0.3], "-", color="white", lw=1.5, marker="")
     axes.set_yticks([0, 1], ["turn 1", "turn 2"])
-    axes.set(ylim=(1.6, -0.6), xlabel="token of the prompt (white: edges of blocks of 16)")
+    axes.set(ylim=(1.6, -0.6), xlabel="token (white: edges of blocks of 16)")
+    axes.set_xlim(0, max(first + answer, second))
     axes.grid(False)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=c) for c in (style.SKY, style.ORANGE)]
-    axes.legend(handles, ["found in the cache", "computed"], ncols=2, loc=(0.0, 1.0))
+    axes.legend(ncols=2, loc=(0.0, 1.0))
     style.source_label(axes, "measured here")
     plt.show()
 

@@ -58,7 +58,7 @@ def tail_figure(tails=(0.2, 0.3, 0.4, 0.6, 0.9, 1.3), return_share: float = 0.35
     axes.plot(tails, losses, label="synthetic chats")
     axes.set(xlabel="Pareto exponent of absences (left: heavier tail)", ylim=(0, None))
     axes.set_ylabel("hits lost, %")
-    axes.legend()
+    axes.legend(loc="center right")
     style.source_label(axes, "derived: replay of synthetic traffic")
     plt.show()
     print("exponent   away for more than 3 days   hits lost")
@@ -131,7 +131,7 @@ def consistent_text(income: float, gpus: float, tokens: float) -> str:
     )
     speed = eco.tokens_per_second_per_gpu(tokens * 1e12, gpus)
     return (
-        f"${income:.4f} per million tokens, {speed:,.0f} tokens/s a GPU; "
+        f"${income:.4f} per million tokens, {speed:,.0f} tokens/s a GPU\n"
         f"output share by hit rate: {pairs}"
     )
 

@@ -24,7 +24,7 @@ def test_conversation_cost(capsys, turns, system, question, answer):
 
 
 def test_reuse_figures_draw():
-    reuse.block_strips(88, 106, 80)
+    reuse.block_strips(88, 8, 106, 80)
     reuse.first_token_bars({"computed": 0.1, "found in memory": 0.01})
     reuse.chain_left([("at first", 8), ("newcomer", 3)])
     assert len(plt.get_fignums()) == 3

@@ -3,7 +3,7 @@
 import random
 
 from minimoe.course.check import Check, Wrong, register
-from minimoe.course.conversation import common_prefix, computed_with_reuse, prompt_lengths
+from minimoe.course.conversation import computed_with_reuse, prompt_lengths
 
 
 def cached_naive(length: int, shared: int, block: int) -> int:
@@ -13,11 +13,22 @@ def cached_naive(length: int, shared: int, block: int) -> int:
 
 @register
 class CachedTokens(Check):
+    """Exercise of 07: how many tokens of a prompt a prefix hit saves."""
+
     name = "07-cached-tokens"
     wrong = [
         Wrong(lambda length, shared, block: shared, "whole blocks"),
         Wrong(lambda length, shared, block: shared // block * block, "nothing left to compute"),
-        Wrong(lambda length, shared, block: (shared - 1) // block * block, "last block too"),
+        Wrong(
+            lambda length, shared, block: (shared - 1) // block * block, "not off the shared part"
+        ),
+        Wrong(
+            lambda length, shared, block: max(0, shared - 1) // block * block,
+            "not off the shared part",
+        ),
+        Wrong(lambda length, shared, block: min(shared, length - 1), "whole blocks"),
+        Wrong(lambda length, shared, block: min(shared, length - 1) // 16 * 16, "always 16"),
+        Wrong(lambda length, shared, block: (length - 1) // block * block, "was not computed"),
         Wrong(lambda length, shared, block: min(shared, length - 1) // block, "tokens, not blocks"),
     ]
 
@@ -44,14 +55,21 @@ class CachedTokens(Check):
     def hint(self, got, length, shared, block):
         if got == length:
             return "there is nothing left to compute, so no next token: one must remain"
-        if got < self.expected(length, shared, block):
-            return self._too_few(got, length, shared, block)
-        return "only whole blocks are found" if got % block else None
-
-    def _too_few(self, got, length, shared, block):
+        if got in (_one_off(shared, block), max(0, _one_off(shared, block))):
+            return "the token that is left to compute comes off the length, not off the shared part"
+        if got == cached_naive(length, shared, 16):
+            return f"blocks are not always 16 tokens: here they have {block}"
         if got * block == self.expected(length, shared, block):
             return "count tokens, not blocks"
-        return "the last block too can be found, if a token after it remains to compute"
+        if got % block:
+            return "only whole blocks are found"
+        if got > shared:
+            return "what was not computed before cannot be found"
+        return None
+
+
+def _one_off(shared: int, block: int) -> int:
+    return (shared - 1) // block * block
 
 
 def chain_naive(tokens: list[int], salt: str, block: int) -> list:
@@ -136,19 +154,50 @@ class BlockKeys(Check):
         return "the key must depend on the block's tokens and on all before them"
 
 
+def conversation_naive(turns, system, question, answer, held=lambda length, answer: length):
+    """Prompt tokens computed, where `held(length, answer)` tokens are found after each turn."""
+    total, found = 0, 0
+    for length in prompt_lengths(turns, system, question, answer):
+        total += length - found
+        found = held(length, answer)
+    return total
+
+
+HELD = {  # what a turn is taken to leave in the cache -> what is wrong with that
+    lambda length, answer: 0: "that is without reuse: the sum of all prompts",
+    lambda length, answer: length // 16 * 16: "the answer is in the cache too, but for one token",
+    lambda length, answer: (length + answer) // 16 * 16: "the last token of an answer was never "
+    "run: it is not in the cache",
+    lambda length, answer: length + answer - 1: "only full blocks are found: mind the block edges",
+    lambda length, answer: length + answer: "only full blocks are found, and the last token of an "
+    "answer was never run",
+}
+
+
 @register
 class ConversationTokens(Check):
+    """Exercise of 07: tokens computed over a conversation, with and without reuse."""
+
     name = "07-conversation"
     wrong = [
-        Wrong(lambda *args: sum(prompt_lengths(*args)), "that is without reuse"),
+        *(
+            Wrong(lambda *args, held=held: conversation_naive(*args, held), says)
+            for held, says in HELD.items()
+        ),
         Wrong(lambda t, s, u, a: s + t * u + (t - 1) * a, "block edges"),
         Wrong(lambda *args: computed_with_reuse(*args)[-1], "all turns"),
-        Wrong(lambda t, s, u, a: s + t * u, "too small"),
+        Wrong(lambda t, s, u, a: s + t * u, "the last token of an answer"),
+        Wrong(lambda t, s, u, a: sum(computed_with_reuse(t, s, u, a)) + t * a, "prompt tokens"),
+        Wrong(lambda t, s, u, a: sum(computed_with_reuse(t, s, u, a)) + t * a - t, "prompt tokens"),
     ]
 
     def cases(self, rng: random.Random):
-        """From one turn to many, lengths around whole blocks."""
+        """From one turn to many, lengths around whole blocks.
+
+        In the second case every mistake that has a hint gives another number.
+        """
         yield 1, 0, 16, 16
+        yield 3, 4, 16, 28
         yield 2, 0, 16, 17
         yield 2, 0, 16, 16
         yield 3, 32, 10, 20
@@ -163,16 +212,17 @@ class ConversationTokens(Check):
         return f"{turns} turns, system prompt {system}, questions {question}, answers {answer}"
 
     def hint(self, got, turns, system, question, answer):
-        lengths = prompt_lengths(turns, system, question, answer)
-        if turns > 1 and got == sum(lengths):
-            return "that is without reuse: the sum of all prompts"
-        if turns > 1 and got == computed_with_reuse(turns, system, question, answer)[-1]:
+        args = (turns, system, question, answer)
+        for held, says in HELD.items():
+            if turns > 1 and got == conversation_naive(*args, held):
+                return says
+        if got - self.expected(*args) in (turns * answer, turns * (answer - 1)):
+            return "count prompt tokens only: answers are made token by token with any cache"
+        if turns > 1 and got == computed_with_reuse(*args)[-1]:
             return "that is the last turn: add up all turns"
-        if got == lengths[-1]:
-            return "mind the block edges: a partial block is computed again in the next turn"
+        if turns > 1 and got == prompt_lengths(*args)[-1]:
+            return (
+                "that is every token of the last prompt once; but answers are in the cache when "
+                "they have been made, and a partial block is computed again: mind the block edges"
+            )
         return None
-
-
-def hits_by_hand(old: list[int], new: list[int], block: int = 16) -> int:
-    """Tokens of `new` found after `old` was computed, by comparing them one by one."""
-    return min(common_prefix(old, new), len(new) - 1) // block * block
