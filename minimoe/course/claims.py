@@ -127,7 +127,12 @@ def _row(claim: Claim, outputs: Outputs) -> str:
     label = "not yet" if claim.label == "pending" else claim.label
     where = f"[{claim.notebook[:2]}]({claim.notebook}.ipynb)" if claim.cell else ""
     cells = (claim.claim, claim.value, here, f"*{label}*", where)
-    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
+    return "| " + " | ".join(map(_plain, cells)) + " |"
+
+
+def _plain(text: str) -> str:
+    """Escaped, so that a bar opens no cell and two dollars do not begin a formula."""
+    return text.replace("|", "\\|").replace("$", "\\$")
 
 
 def summary(claims: list[Claim]) -> str:

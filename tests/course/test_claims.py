@@ -40,7 +40,7 @@ def test_fleet_rows_claim_no_measurement():
 
 # The module itself, on a small notebook.
 
-ROW = dict(id="a", topic="T", claim="It is | two", value="2", kind="mechanism", label="derived")
+ROW = dict(id="a", topic="T", claim="It is | two", value="$2", kind="mechanism", label="derived")
 PLACE = dict(notebook="10_small", cell="sum", shows=r"^sum +(\d+)$", ours="it is {0}")
 
 
@@ -101,7 +101,7 @@ def test_table_and_summary(outputs):
     later = dict(id="b", topic="T", claim="c", value="", kind="later", label="not yet", why="w")
     rows = [Claim(**ROW, **PLACE), Claim(**later)]
     lines = claims.table(rows, outputs).splitlines()
-    assert lines[2] == "| It is \\| two | 2 | it is 2 | *derived* | [10](10_small.ipynb) |"
+    assert lines[2] == "| It is \\| two | \\$2 | it is 2 | *derived* | [10](10_small.ipynb) |"
     assert lines[3] == "| c |  | w | *not yet* |  |"
     assert claims.summary(rows).splitlines()[-1].endswith("mechanism, 1 are measured or derived")
     assert claims.tested_mechanisms(rows) == (1, 1)
