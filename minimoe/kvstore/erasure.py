@@ -43,6 +43,7 @@ class StripeCode:
 
     @property
     def shards(self) -> int:
+        """Shards of a stripe, data and parity."""
         return self.data + self.parity
 
     @property

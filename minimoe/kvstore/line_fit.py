@@ -12,6 +12,7 @@ class LineFit:
         self.n = self.x = self.y = self.xx = self.xy = 0.0
 
     def add(self, size: float, seconds: float) -> None:
+        """One more observation; older ones fade by `decay`."""
         keep = self.decay
         self.n, self.x, self.y = keep * self.n + 1, keep * self.x + size, keep * self.y + seconds
         self.xx, self.xy = keep * self.xx + size * size, keep * self.xy + size * seconds

@@ -48,6 +48,7 @@ class Segment:
     checksums: bytes
 
     def checksum(self, shard: int) -> int:
+        """CRC-32 of one shard."""
         return int.from_bytes(self.checksums[4 * shard : 4 * shard + 4], "little")
 
 
@@ -113,9 +114,11 @@ class Metadata:
         return self.db.execute("SELECT name, dropped FROM plan").fetchall()
 
     def forget_plan(self) -> None:
+        """Drop the note of files that were about to be written."""
         self.db.execute("DELETE FROM plan")
 
     def close(self) -> None:
+        """Close the database and end the writers' lock."""
         self.db.close()
         self.writers.close()
 
@@ -126,6 +129,7 @@ class Metadata:
         return self.fact(name)
 
     def fact(self, name: str) -> str | None:
+        """A fact about the store, such as its fingerprint; None if it was never set."""
         row = self.db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return row and row[0]
 
@@ -171,6 +175,7 @@ class Metadata:
         ).fetchall()
 
     def delete(self, names: Iterable[str]) -> None:
+        """Delete segments by name, and the blocks in them."""
         for name in names:
             self.db.execute(
                 "DELETE FROM blocks WHERE segment IN (SELECT id FROM segments WHERE name = ?)",
@@ -194,10 +199,12 @@ class Metadata:
         return self.db.execute("SELECT name, disk FROM segments ORDER BY expires, uses")
 
     def expired(self, now: float) -> list[str]:
+        """Names of segments whose time was over at `now`, in seconds since 1970."""
         rows = self.db.execute("SELECT name FROM segments WHERE expires < ?", (now,))
         return [name for (name,) in rows]
 
     def all_segments(self) -> list[Segment]:
+        """Every segment that the store knows."""
         return [Segment(*row) for row in self.db.execute(f"SELECT {FIELDS} FROM segments s")]
 
     def small_segments(self, below: int) -> dict[str, list[Segment]]:
@@ -211,10 +218,12 @@ class Metadata:
         return groups
 
     def exists(self, name: str) -> bool:
+        """Does the store know a segment of this name?"""
         row = self.db.execute("SELECT 1 FROM segments WHERE name = ?", (name,)).fetchone()
         return row is not None
 
     def expiry(self, segment: int) -> float:
+        """When a segment's time is over, in seconds since 1970."""
         row = self.db.execute("SELECT expires FROM segments WHERE id = ?", (segment,))
         return row.fetchone()[0]
 

@@ -29,10 +29,12 @@ class Replay:
 
     @property
     def hits(self) -> int:
+        """Blocks found, over all requests."""
         return sum(self.hit_blocks)
 
     @property
     def blocks(self) -> int:
+        """Blocks asked for, over all requests."""
         return sum(self.total_blocks)
 
     @property
@@ -46,6 +48,7 @@ class Replay:
         return sum(self.hit_blocks[first:last]) / asked if asked else 0.0
 
     def as_dict(self) -> dict:
+        """Counts, ratio, settings and seconds, for JSON."""
         return {
             "requests": len(self.hit_blocks),
             "blocks": self.blocks,

@@ -98,6 +98,7 @@ class KVReuse:
         return self.disk.flush(timeout) if self.disk else True
 
     def close(self) -> None:
+        """Hand over what waits and close the disk tier, if there is one."""
         if self.disk:
             self.disk.close()
 

@@ -23,6 +23,7 @@ class NodeFolders:
         self.folders = [os.path.join(self.root, f"node_{i:02d}") for i in range(nodes)]
 
     def path(self, name: str, shard: int) -> str:
+        """The file of one shard; the first shard's node follows from the name."""
         node = (shard + int(name[:8], 16)) % self.nodes
         return os.path.join(self.folders[node], name)
 

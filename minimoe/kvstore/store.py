@@ -67,6 +67,7 @@ class BlockStore:
         self.journal = Journal(self.meta, self.nodes)
 
     def close(self) -> None:
+        """Close the metadata; the files need no closing."""
         self.meta.close()
 
     def lookup(self, keys: Sequence[bytes]) -> int:

@@ -30,9 +30,11 @@ class MemoryTier:
         self.pool, self.index = pool, index
 
     def lookup(self, keys: list[BlockKey]) -> int:
+        """How many leading blocks are in memory."""
         return len(self.index.run(keys))
 
     def load(self, keys: list[BlockKey]) -> list[int]:
+        """Share the leading blocks that are in memory: their ids, each with one more user."""
         blocks = self.index.run(keys)
         for block in blocks:
             self.pool.share(block)
@@ -88,6 +90,7 @@ class DiskTier:
         return max(0.0, load[0] - compute[0]) / gain if gain > 0 else float("inf")
 
     def observe_compute(self, tokens: int, seconds: float) -> None:
+        """Learn from a prefill of `tokens` that took `seconds`."""
         self.computing.add(tokens, seconds)
 
     def load(self, keys: Sequence[BlockKey]) -> list[int]:
@@ -162,6 +165,7 @@ class DiskTier:
         return self.handoff.flush(timeout)
 
     def close(self) -> None:
+        """Hand over what waits, then end the writing process and close the store."""
         self.flush()
         self.handoff.close()
         self.store.close()

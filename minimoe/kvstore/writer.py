@@ -33,9 +33,11 @@ class Gathered:
         self.used = 0
 
     def room(self) -> int:
+        """Bytes that still fit."""
         return len(self.buffer) - self.used
 
     def empty(self) -> None:
+        """Forget the blocks; the buffer is used again."""
         self.keys, self.files, self.used = [], [], 0
 
 
@@ -114,6 +116,7 @@ class Writer:
             self.since = None
 
     def commit_all(self) -> None:
+        """Write what was gathered of every class."""
         for kind in list(self.gathered):
             self.commit(kind)
 
