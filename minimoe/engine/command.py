@@ -10,6 +10,9 @@ def add_arguments(parser) -> None:
     parser.add_argument("--model", default="tiny-moe", help="shipped name, 'wide', or a folder")
     parser.add_argument("--device", help="cpu or cuda (default: cuda if there is one)")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument(
+        "--expert-parallel-size", type=int, help="processes that share the experts (torchrun: its)"
+    )
     parser.add_argument("--chat", action="store_true", help="the prompt is a user's message")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--temperature", type=float, default=0.0)
@@ -22,7 +25,7 @@ def add_arguments(parser) -> None:
 
 def main(args) -> dict:
     """Generate; without --json the text is streamed to stdout on the way."""
-    from minimoe import LLM, SamplingParams
+    from minimoe import SamplingParams
 
     params = SamplingParams(
         max_tokens=args.max_tokens,
@@ -33,7 +36,7 @@ def main(args) -> dict:
         seed=args.seed,
         stop=args.stop,
     )
-    llm = LLM(args.model, device=args.device, dtype=args.dtype)
+    llm = _load(args)
     prompt = args.prompt
     if args.chat:
         prompt = llm.tokenizer.chat_ids([{"role": "user", "content": prompt}])
@@ -44,7 +47,21 @@ def main(args) -> dict:
             print(piece, end="", flush=True)
     if not args.json:
         print()
+    if output is None:  # a rank of torchrun without the prompt
+        return {}
     return _record(args, output, time.perf_counter() - start)
+
+
+def _load(args):
+    """The model in this process, in ranks of its own, or as one of the ranks of torchrun."""
+    from minimoe import LLM
+    from minimoe.engine.torchrun import TorchrunLLM, world_size
+
+    size = args.expert_parallel_size
+    options = {"model": args.model, "device": args.device, "dtype": args.dtype}
+    if world_size() > 1:
+        return TorchrunLLM(size, options)
+    return LLM(**options, expert_parallel_size=size if size is not None else 1)
 
 
 def _record(args, final, seconds: float) -> dict:
@@ -64,6 +81,8 @@ def _record(args, final, seconds: float) -> dict:
 
 def render(result: dict) -> str:
     """One line below the streamed text."""
+    if not result:
+        return ""
     if sys.stdout.isatty():
         print()
     return (

@@ -241,25 +241,33 @@ class Engine:
         return "length" if len(seq.tokens) >= seq.max_total else None
 
     def _split_broken(self, logits: torch.Tensor, seqs: list[Sequence]):
-        """Rows of finite logits with their requests, and the requests that have none."""
+        """Rows of finite logits with their requests, and the requests of the others. One with
+        guesses gets another chance: a wrong guess may be what spoilt its rows."""
         if math.isfinite(logits.sum().item()):
             return logits, seqs, []
         good = torch.isfinite(logits).all(-1).tolist()
         rows, kept, broken, row = [], [], [], 0
         for seq in seqs:
             count = 1 + len(seq.draft)
-            fine = _leading(good[row : row + count])
-            (kept if fine else broken).append(seq)
-            rows += range(row, row + fine)
-            self._drop_broken_drafts(seq, fine)
+            if all(good[row : row + count]):
+                kept.append(seq)
+                rows += range(row, row + count)
+            elif seq.draft:
+                self._compute_again(seq)
+            else:
+                broken.append(seq)
             row += count
         return logits[torch.tensor(rows, dtype=torch.long, device=logits.device)], kept, broken
 
-    def _drop_broken_drafts(self, seq: Sequence, fine: int) -> None:
-        """Only drafts up to the last good row can be judged; no broken row may stay in a page."""
-        first = seq.num_computed - 1
-        self.runner.clear_positions(seq, first + max(1, fine), first + 1 + len(seq.draft))
-        seq.draft = seq.draft[: max(0, fine - 1)]
+    def _compute_again(self, seq: Sequence) -> None:
+        """Take the step back for one request; its next one goes without guesses."""
+        seq.num_computed -= 1
+        first = seq.num_computed
+        self.runner.clear_positions(seq, first, first + 1 + len(seq.draft))
+        if self.reuse and seq.num_named > first // BLOCK_SIZE:
+            self.reuse.discard(seq.blocks[first // BLOCK_SIZE : seq.num_named])
+            seq.num_named = first // BLOCK_SIZE
+        self.speculation.pause(seq)
 
     def _end_broken(self, seq: Sequence) -> RequestOutput:
         """Its KV rows may not be numbers either: nobody may find them as a prefix."""
@@ -312,11 +320,6 @@ def _draw(logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
     positions = [len(seq.tokens) for seq in seqs]
     params, seeds = [seq.params for seq in seqs], [seq.seed for seq in seqs]
     return [[token] for token in sample(logits, params, seeds, positions).tolist()]
-
-
-def _leading(good: list[bool]) -> int:
-    """How many are true before the first that is not."""
-    return next((i for i, fine in enumerate(good) if not fine), len(good))
 
 
 def _whole_numbers(prompt) -> list[int]:

@@ -91,7 +91,7 @@ class LLM:
         self._ids = itertools.count()
         if expert_parallel_size != 1 or expert_parallel_config:
             return self._start_ranks(options)
-        textbook, folder = _load(model, _dtype(dtype), _device(device))
+        textbook, folder = _load(model, _dtype(dtype), check_device(device))
         self.config: ModelConfig = textbook.config
         self.tokenizer = Tokenizer(folder)
         limit = self.config.max_position_embeddings
@@ -125,7 +125,7 @@ class LLM:
         from minimoe.engine.expert_parallel import start_parallel
 
         size, settings = (options.pop(f"expert_parallel_{name}") for name in ("size", "config"))
-        options["device"] = _device(options["device"])
+        options["device"] = check_device(options["device"])
         _dtype(options["dtype"])
         self.model = None
         self.config, self.tokenizer, self.engine = start_parallel(size, settings, options)
@@ -230,7 +230,8 @@ def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: st
     return kv_fingerprint(name, dtype, BLOCK_SIZE, drafter.name)
 
 
-def _device(device: str | None) -> str:
+def check_device(device: str | None) -> str:
+    """The device asked for, or the best one. Raises MinimoeError for one that is not there."""
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):

@@ -45,7 +45,7 @@ class Speculation:
     def __init__(self, drafter: Drafter, make_budget, scheduler: Scheduler, runner: Runner):
         self.drafter, self.scheduler, self.runner = drafter, scheduler, runner
         self.budget = make_budget(self.profile)
-        self.round = Round(0.0)
+        self.round, self.paused = Round(0.0), set()
 
     def profile(self) -> StepTimes:
         """What rounds of this engine take now. Some page of the cache is lost for it."""
@@ -60,6 +60,7 @@ class Speculation:
             self.budget = self.budget()
         self.round = Round(time.perf_counter())
         seqs = [seq for seq in self.scheduler.running if self._could_draft(seq)]
+        self.paused.clear()
         length = self.budget.plan(len(seqs)) if seqs else 0
         if length == 0:
             return
@@ -70,8 +71,14 @@ class Speculation:
             self._draft(seqs, length)
 
     def _could_draft(self, seq: Sequence) -> bool:
-        """In decode, and not about to draw its last token."""
+        """In decode, not about to draw its last token, and not told to go without for once."""
+        if seq in self.paused:
+            return False
         return seq.num_remaining == 1 and len(seq.tokens) + 1 < seq.max_total
+
+    def pause(self, seq: Sequence) -> None:
+        """No guesses for the next step of this request."""
+        self.paused.add(seq)
 
     def _make_room(self, seq: Sequence, block: int) -> bool:
         """Blocks for the drafter's own pass, and for the check if there is room."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from minimoe.errors import MinimoeError
 from minimoe.model.serving import ServingModel
+from minimoe.speculative.budget import FORMS, Budget
 from minimoe.speculative.drafter import Drafter
 from minimoe.speculative.prompt_lookup import PromptLookup
 from minimoe.speculative.rules import FixedLength, Rule, Threshold
@@ -71,6 +72,11 @@ class SpeculativeConfig:
                 raise MinimoeError(f"{name} is {value!r}: it must be a whole number of 1 or more")
         if lowest > highest:
             raise MinimoeError(f"prompt_lookup_min {lowest} exceeds prompt_lookup_max {highest}")
+        if not isinstance(self.scheduled, bool) and self.scheduled not in FORMS:
+            raise MinimoeError(
+                f"scheduled is {self.scheduled!r}: it must be True, False or one of "
+                f"{', '.join(FORMS)}"
+            )
         if self.budget is not None and not callable(getattr(self.budget, "choose", None)):
             raise MinimoeError(
                 f"budget is a {type(self.budget).__name__}: give an object with a method choose("
@@ -109,8 +115,6 @@ class SpeculativeConfig:
 
         `profile()` gives the engine's `StepTimes`.
         """
-        from minimoe.speculative.budget import Budget
-
         length = self.num_speculative_tokens
         if self.budget is not None:
             own = self.budget

@@ -1,10 +1,11 @@
 """`LLM("wide")`: random weights at least eight times the last-level cache, through the same code.
 
 The shipped model is so small that a CPU keeps it in its caches. This one streams its weights from
-memory at every step, as a large model does on a GPU.
+memory at every step, as a large model does on a GPU. `LLM("wide:1.5")` takes at most 1.5 GiB of
+weights, but no less than one MoE layer.
 """
 
-import os
+import math
 from pathlib import Path
 
 import torch
@@ -12,18 +13,37 @@ import torch
 from minimoe.config import ModelConfig
 from minimoe.errors import MinimoeError
 from minimoe.model.transformer import Transformer
+from minimoe.perf.hardware import free_memory, last_level_cache
 
 CACHES = 8  # times the last-level cache
 MEMORY_SHARE = 0.4  # of the memory that is free
 DEFAULT_CACHE = 32 * 2**20  # where the system does not say
+EXPERTS, D, F = 64, 1024, 512  # experts of 6 MiB in float32, so that each is streamed
 
 
-def wide_config(itemsize: int = 4, device: str = "cpu") -> ModelConfig:
-    """As many MoE layers as it takes; experts of 6 MiB in float32, so that each is streamed."""
+def is_wide(model: str | Path) -> bool:
+    """Whether this name of a model means random weights."""
+    return str(model).partition(":")[0] == "wide"
+
+
+def limit_of(model: str | Path) -> float:
+    """Bytes that the name allows: "wide:1.5" for 1.5 GiB, infinity for "wide"."""
+    _, colon, limit = str(model).partition(":")
+    try:
+        gib = float(limit) if colon else math.inf
+    except ValueError:
+        gib = 0.0
+    if not gib > 0:
+        raise MinimoeError(f"model is {str(model)!r}: write 'wide', or 'wide:1.5' for 1.5 GiB")
+    return gib * 2**30
+
+
+def wide_config(itemsize: int = 4, device: str = "cpu", limit: float = math.inf) -> ModelConfig:
+    """As many MoE layers as it takes, or as memory and `limit` bytes allow."""
     shape = {
-        "hidden_size": 1024,
+        "hidden_size": D,
         "intermediate_size": 4096,
-        "moe_intermediate_size": 512,
+        "moe_intermediate_size": F,
         "num_attention_heads": 8,
         "kv_lora_rank": 256,
         "qk_nope_head_dim": 64,
@@ -31,22 +51,39 @@ def wide_config(itemsize: int = 4, device: str = "cpu") -> ModelConfig:
         "v_head_dim": 64,
         "n_shared_experts": 1,
     }
-    layer_bytes = 64 * 3 * 1024 * 512 * itemsize
-    wanted = CACHES * last_level_cache(device)
-    layers = max(2, -(-wanted // layer_bytes))
+    layer_bytes = _layer_bytes(itemsize)
     fitting = int(free_memory(device) * MEMORY_SHARE) // layer_bytes
     if fitting < 1:
         raise MinimoeError(
             f"the wide model needs {layer_bytes / MEMORY_SHARE / 2**30:.1f} GiB of free memory: "
             "close other programs, or use dtype='bfloat16'"
         )
-    return ModelConfig.tiny(num_hidden_layers=1 + min(layers, fitting), **shape)
+    layers = min(_wanted_layers(itemsize, device), fitting, max(1, limit // layer_bytes))
+    return ModelConfig.tiny(num_hidden_layers=1 + int(layers), **shape)
 
 
-def wide_model(dtype: torch.dtype, device: str) -> Transformer:
+def _layer_bytes(itemsize: int) -> int:
+    return EXPERTS * 3 * D * F * itemsize
+
+
+def _wanted_layers(itemsize: int, device: str) -> int:
+    wanted = CACHES * (last_level_cache(device) or DEFAULT_CACHE)
+    return max(2, -(-wanted // _layer_bytes(itemsize)))
+
+
+def describe_wide(config: ModelConfig, itemsize: int = 4, device: str = "cpu") -> str:
+    """How large a wide model is, and what was left out of it, in one line."""
+    layers, wanted = config.num_moe_layers, _wanted_layers(itemsize, device)
+    size = layers * _layer_bytes(itemsize)
+    times = size / (last_level_cache(device) or DEFAULT_CACHE)
+    text = f"{layers} MoE layers, {size / 1e9:.1f} GB of experts, {times:.1f} times the last cache"
+    return text if layers >= wanted else f"{text} (sized down: {CACHES} times would be {wanted})"
+
+
+def wide_model(dtype: torch.dtype, device: str, limit: float = math.inf) -> Transformer:
     """Random weights for `wide_config`; which numbers they are does not matter for time."""
     with torch.device("meta"):
-        model = Transformer(wide_config(dtype.itemsize, device))
+        model = Transformer(wide_config(dtype.itemsize, device, limit))
     model = model.to(dtype).to_empty(device=device)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -68,32 +105,3 @@ def _fill(parameter: torch.Tensor, std: float) -> None:
     for start in range(0, flat.numel(), size):
         part = flat[start : start + size]
         part.copy_(block[: part.numel()])
-
-
-def last_level_cache(device: str = "cpu") -> int:
-    """Bytes of the largest cache of the CPU, or of the GPU's L2."""
-    if str(device).startswith("cuda"):
-        return torch.cuda.get_device_properties(device).L2_cache_size
-    sizes = [
-        _cache_size(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("*/size")
-    ]
-    return max(sizes, default=DEFAULT_CACHE)
-
-
-def _cache_size(path: Path) -> int:
-    text = path.read_text().strip()
-    return int(text.rstrip("KMG")) * {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
-
-
-def free_memory(device: str = "cpu") -> int:
-    """Bytes free on the GPU, or available to this process on the CPU's side."""
-    if str(device).startswith("cuda"):
-        return torch.cuda.mem_get_info(device)[0]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.is_file():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 4 * 2**30  # Windows: a careful guess

@@ -7,6 +7,7 @@ bias needs the token before it, the large product with the output head does not.
 import torch
 
 from minimoe.ops.sampling import draw_by_sum, exponential_noise, probabilities, uniform_noise
+from minimoe.speculative.calibration import best_odds
 from minimoe.speculative.drafter import Draft, Drafter
 from minimoe.speculative.serving_dspark import ServingDSpark
 
@@ -93,21 +94,25 @@ class DSparkDrafter(Drafter):
         hidden = served.backbone(anchors, step, self.pages)[:, :G]  # [B, G, D]
         base = served.base_logits(hidden)  # [B, G, V]
         chances = Chances(seqs, G, base.shape[2], base.device)
-        tokens = [anchors]
+        tokens, seen = [anchors], []
         for place in range(G):
             bias = served.bias(tokens[-1])
-            logits = base[:, place] if bias is None else base[:, place] + bias
-            tokens.append(chances.draw(place, logits))
+            seen.append(base[:, place] if bias is None else base[:, place] + bias)
+            tokens.append(chances.draw(place, seen[-1]))
         before = torch.stack(tokens[:-1], 1).flatten()  # [B * G]
         confidence = served.confidence(hidden.flatten(0, 1), before).view(-1, G)
         return Draft(
             torch.stack(tokens[1:], 1),
             [G] * len(seqs),
             torch.stack(chances.q, 1) if chances.q else None,
-            self._calibrated(confidence, seqs),
+            self._calibrated(confidence, seen, seqs),
         )
 
-    def _calibrated(self, logits: torch.Tensor, seqs: list) -> torch.Tensor:
+    def _calibrated(self, confidence: torch.Tensor, logits: list, seqs: list) -> torch.Tensor:
+        """Probabilities `[B, G]` from the head's logits and, for G places, `logits [B, V]`."""
         if self.calibration is None:
-            return logits.sigmoid()
-        return self.calibration.apply(logits, [seq.params for seq in seqs])
+            return confidence.sigmoid()
+        params = [seq.params for seq in seqs]
+        wanted = self.calibration.needs_odds(params)
+        odds = best_odds(torch.stack(logits, 1)) if wanted else None
+        return self.calibration.apply(confidence, params, odds)

@@ -1,7 +1,5 @@
 """Prompt look-up finds what a search of the whole text finds, and grows with the text."""
 
-from types import SimpleNamespace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,15 +21,18 @@ def test_equals_a_full_search_as_the_text_grows(text, pieces, shortest, more):
         end += piece
 
 
-def request(tokens):
-    return SimpleNamespace(tokens=tokens)
+class Text:
+    """All that prompt look-up reads of a request."""
+
+    def __init__(self, tokens):
+        self.tokens = tokens
 
 
 def test_the_latest_and_longest_match_counts_and_a_period_goes_on():
     lookup = PromptLookup(length=4, longest=3)
-    a = request([1, 2, 3, 9, 9, 7, 2, 3, 8, 1, 2, 3])
-    b = request([4, 5, 4, 5])
-    new = request([1, 2, 3])
+    a = Text([1, 2, 3, 9, 9, 7, 2, 3, 8, 1, 2, 3])
+    b = Text([4, 5, 4, 5])
+    new = Text([1, 2, 3])
     draft = lookup.propose([a, b, new])
     assert draft.ids.tolist()[:2] == [[9, 9, 7, 2], [4, 5, 4, 5]]
     assert draft.lengths == [4, 4, 0] and draft.probs is None
@@ -39,7 +40,7 @@ def test_the_latest_and_longest_match_counts_and_a_period_goes_on():
 
 def test_confidence_is_experience():
     lookup = PromptLookup(length=3, longest=2)
-    seq = request([1, 2, 1, 2])
+    seq = Text([1, 2, 1, 2])
     before = lookup.propose([seq]).confidence[0]
     assert before.tolist() == [0.5] * 3
     for _ in range(20):
