@@ -8,24 +8,34 @@ ones reported.
 
 import argparse
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
 from minimoe.errors import MinimoeError
-from minimoe.speculative.calibration import Calibration, ece, fit, survivals
+from minimoe.speculative.calibration import Calibration, Weights
+from minimoe.speculative.calibration_fit import (
+    errors,
+    fit,
+    fit_temperatures,
+    plain,
+    survivals,
+    temperatures_only,
+)
 
 
 @dataclass(frozen=True)
 class Passes:
     """Draft-and-verify passes in which every draft was checked, n of them.
 
-    `logits [n, G]` are raw confidences, `accepted [n]` counts; `prompt [n]` and `turn [n]` say in
-    which request and where; `domain [n]` indexes `domains`.
+    `logits [n, G]` are of the confidence head, `odds [n, G]` of the draft's likeliest token,
+    `accepted [n]` counts; `prompt [n]` and `turn [n]` say in which request and where; `domain [n]`
+    indexes `domains`.
     """
 
     logits: np.ndarray
+    odds: np.ndarray
     accepted: np.ndarray
     domain: np.ndarray
     prompt: np.ndarray
@@ -34,13 +44,17 @@ class Passes:
 
     def where(self, kept: np.ndarray) -> "Passes":
         """The passes marked in `kept [n]`."""
-        fields = (self.logits, self.accepted, self.domain, self.prompt, self.turn)
-        return Passes(*(field[kept] for field in fields), self.domains)
+        columns = [getattr(self, field.name) for field in fields(self)]
+        return Passes(*(column[kept] for column in columns[:-1]), self.domains)
 
     def halves(self) -> tuple["Passes", "Passes"]:
         """Of even and of odd prompts."""
         odd = self.prompt % 2 == 1
         return self.where(~odd), self.where(odd)
+
+    def survivals(self, weights: Weights) -> np.ndarray:
+        """Of each draft, as these weights have it: `[n, G]`."""
+        return survivals(weights, self.logits, self.odds)
 
 
 def load_passes(path: str | Path, temperature: int) -> Passes:
@@ -48,36 +62,36 @@ def load_passes(path: str | Path, temperature: int) -> Passes:
     try:
         with np.load(path, allow_pickle=False) as saved:
             kept = saved["temperature"] == temperature
-            names = ("confidence", "accepted", "domain", "prompt", "turn")
-            columns = [saved[name][kept] for name in names]
+            logits, odds = (saved[name][kept].astype(np.float64) for name in ("confidence", "odds"))
+            names = ("accepted", "domain", "prompt", "turn")
+            rest = [saved[name][kept].astype(np.int64) for name in names]
             domains = tuple(saved["domains"].tolist())
     except (OSError, ValueError, KeyError) as error:
         raise MinimoeError(f"no validation passes in {path}: {error}") from error
     if not kept.any():
         raise MinimoeError(f"{path} has no passes at temperature {temperature}")
-    return Passes(columns[0].astype(np.float64), *map(np.int64, columns[1:]), domains)
+    return Passes(logits, odds, *rest, domains)
 
 
 def calibrate(path: str | Path) -> tuple[Calibration, dict]:
-    """The calibration, and its report: by temperature, the error of the product at each position
-    before and after, on prompts that were not fitted."""
-    rows, report = [], {}
+    """The calibration, and its report: by temperature, the error of the product at each place on
+    prompts that were not fitted: raw, by temperatures alone, and by all weights."""
+    found, report = [], {}
     for temperature in (0, 1):
         fitted, held_out = load_passes(path, temperature).halves()
-        rows.append(fit(fitted.logits, fitted.accepted))
+        odds = fitted.odds if temperature == 0 else None
+        found.append(fit(fitted.logits, fitted.accepted, odds))
+        scaled = temperatures_only(fit_temperatures(fitted.logits, fitted.accepted))
+        ways = {"raw": plain(len(scaled)), "temperatures": scaled, "weights": found[-1]}
         report[str(temperature)] = {
             "passes_fitted": len(fitted.logits),
             "passes_held_out": len(held_out.logits),
-            "ece_raw": errors(held_out, (1.0,) * len(rows[-1])),
-            "ece_calibrated": errors(held_out, rows[-1]),
+            "error": {
+                name: [round(e, 4) for e in errors(held_out.survivals(way), held_out.accepted)]
+                for name, way in ways.items()
+            },
         }
-    return Calibration(tuple(rows)), report
-
-
-def errors(passes: Passes, temperatures: tuple[float, ...]) -> list[float]:
-    """Calibration error of the product up to each position."""
-    said = survivals(passes.logits, temperatures)
-    return [ece(said[:, j], passes.accepted > j) for j in range(said.shape[1])]
+    return Calibration(*found), report
 
 
 def main() -> None:
@@ -89,7 +103,7 @@ def main() -> None:
     out = args.out or args.passes.parent / "calibration.json"
     command = f"python -m minimoe.speculative.calibrate {args.passes.name}"
     calibration.save(out, {"held_out": report, "command": command})
-    print(json.dumps({"temperatures": calibration.temperatures, "held_out": report}))
+    print(json.dumps({"weights": [calibration.greedy, calibration.drawn], "held_out": report}))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,17 @@
-"""`Calibration`: confidences that mean what they say, one temperature for each draft position.
+"""`Calibration`: confidences that mean what they say, at each place of the draft.
 
-A budget multiplies confidences into survivals, so what must be right is the product: among prefixes
-said to survive with 0.6, six of ten should. Temperatures are found from left to right, each to make
-the product up to its own position as true as it can be (sequential temperature scaling, DSpark,
-arXiv 2607.05147). Dividing a logit by a temperature keeps the order of confidences.
+A budget multiplies confidences into survivals, so what must be right is the product: of prefixes
+said to survive with 0.6, six in ten should. A calibrated logit is a weighted sum of what the
+drafter says, with weights for each place:
+
+* of the confidence head. It was trained to give the overlap of the two distributions, which is how
+  often a *drawn* token is accepted.
+* of the odds of the draft's likeliest token, for greedy requests only. There a draft is accepted if
+  two argmaxes agree, and the head cannot tell two flat distributions that overlap from two peaks.
+* of 1, a shift.
+
+`calibration_fit.py` finds them. Source of the idea that the product is what to calibrate, from left
+to right: DSpark, arXiv 2607.05147.
 """
 
 import json
@@ -13,139 +21,102 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from minimoe.errors import MinimoeError
 
-BINS = 15
-GRID = np.exp(np.arange(-80, 81) * 0.02)  # 0.2 to 5; its middle is 1, no change
+Weights = tuple[tuple[float, float, float], ...]  # [G]: of the head's logit, of the odds, the shift
+PLAIN = (1.0, 0.0, 0.0)  # leaves a confidence as it is
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """`temperatures[0]` is a row of G temperatures for greedy requests, `temperatures[1]` for
-    requests at temperature 1. Between the two, their logarithms are interpolated; above 1, the row
-    for 1 is used."""
+    """`greedy` are the weights for requests at temperature 0, `drawn` for 1 and above; between the
+    two they are mixed in proportion."""
 
-    temperatures: tuple[tuple[float, ...], tuple[float, ...]]
+    greedy: Weights
+    drawn: Weights
 
     def __post_init__(self):
-        greedy, drawn = self.temperatures
-        good = len(greedy) == len(drawn) and all(0 < t < float("inf") for t in (*greedy, *drawn))
+        shapes = {np.shape(rows) for rows in (self.greedy, self.drawn)}
+        good = shapes == {(len(self.greedy), 3)} and np.isfinite([self.greedy, self.drawn]).all()
         if not good:
             raise MinimoeError(
-                f"calibration {self.temperatures}: it must be two rows of as many positive numbers"
+                "a calibration needs two tables of as many places with 3 finite weights each; "
+                "make it anew by `python -m minimoe.speculative.calibrate`"
             )
-
-    @property
-    def length(self) -> int:
-        """G, the draft positions it was made for."""
-        return len(self.temperatures[0])
 
     @classmethod
     def none(cls, length: int) -> "Calibration":
-        """Leaves confidences as they are."""
-        return cls(((1.0,) * length, (1.0,) * length))
+        """A sigmoid of the head's logit, for drafts of up to `length`."""
+        return cls((PLAIN,) * length, (PLAIN,) * length)
 
-    def rows(self, temperatures: Sequence[float]) -> np.ndarray:
-        """Calibrating temperatures `[B, G]` for requests with these sampling temperatures."""
-        return _rows(self.temperatures, tuple(temperatures))
+    @property
+    def length(self) -> int:
+        """The places it knows, G."""
+        return len(self.greedy)
 
-    def apply(self, logits, params: Sequence) -> np.ndarray:
-        """P(accepted | all before accepted) from confidence logits, both `[B, G]`; tensor or array.
+    def needs_odds(self, params: Sequence) -> bool:
+        """Whether `apply` wants the odds for requests with these SamplingParams."""
+        return any(row[1] for row in self.greedy) and any(one.temperature < 1 for one in params)
 
-        `params` are the requests' SamplingParams. A shorter draft uses the first temperatures; a
-        longer one raises MinimoeError.
+    def apply(self, logits, params: Sequence, odds=None):
+        """P(accepted | all before accepted) `[B, G]`, a tensor or an array like the inputs.
+
+        Args:
+            logits: of the confidence head, `[B, G]`.
+            params: the requests' SamplingParams.
+            odds: `best_odds` of the draft's logits, `[B, G]`, where `needs_odds` says so.
+
+        A draft shorter than the calibration uses its first places; MinimoeError for a longer one.
         """
         G = logits.shape[-1]
         if G > self.length:
             raise MinimoeError(
-                f"confidences of {G} positions and a calibration of {self.length}: "
-                "calibrate this drafter anew"
+                f"confidences of {G} places and a calibration of {self.length}: calibrate this "
+                "drafter anew"
             )
-        rows = self.rows([one.temperature for one in params])[:, :G]
-        if isinstance(logits, np.ndarray):
-            return sigmoid(logits / rows)
-        return (logits.float() / logits.new_tensor(rows).float()).sigmoid()
+        if odds is None and self.needs_odds(params):
+            raise MinimoeError("greedy requests are calibrated by the odds as well: give odds")
+        rows = _mixed(self.greedy, self.drawn, tuple(one.temperature for one in params))[:, :G]
+        array = isinstance(logits, np.ndarray)
+        rows = rows if array else logits.new_tensor(rows, dtype=torch.float32)
+        total = rows[..., 0] * logits + rows[..., 2]
+        if odds is not None:
+            total = total + rows[..., 1] * odds
+        return sigmoid(total) if array else total.sigmoid()
 
     def save(self, path: str | Path, about: dict | None = None) -> None:
         """JSON; `about` says how it was made."""
-        greedy, drawn = self.temperatures
-        record = {"temperatures": {"0": greedy, "1": drawn}, **(about or {})}
+        record = {"weights": {"0": self.greedy, "1": self.drawn}, **(about or {})}
         Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> "Calibration":
         """Raises MinimoeError for a file that is missing or is no calibration."""
         try:
-            rows = json.loads(Path(path).read_text(encoding="utf-8"))["temperatures"]
-            return cls((tuple(rows["0"]), tuple(rows["1"])))
+            saved = json.loads(Path(path).read_text(encoding="utf-8"))["weights"]
+            rows = [tuple(tuple(map(float, row)) for row in saved[key]) for key in ("0", "1")]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MinimoeError(f"no calibration in {path}: {error}; make it anew") from error
+        return cls(*rows)
 
 
 @lru_cache(maxsize=256)
-def _rows(known: tuple, temperatures: tuple[float, ...]) -> np.ndarray:
-    greedy, drawn = np.log(known)
-    share = np.minimum(temperatures, 1.0)[:, None]
-    return np.exp(greedy + share * (drawn - greedy))
+def _mixed(greedy: Weights, drawn: Weights, temperatures: tuple[float, ...]) -> np.ndarray:
+    """Weights `[B, G, 3]` for requests at these temperatures."""
+    share = np.minimum(temperatures, 1.0)[:, None, None]
+    return share * np.array(drawn) + (1 - share) * np.array(greedy)
 
 
-def fit(logits: np.ndarray, accepted: np.ndarray) -> tuple[float, ...]:
-    """Sequential temperature scaling: the G temperatures.
-
-    Args:
-        logits: confidence logits `[n, G]`.
-        accepted: how many leading drafts were accepted, `[n]`, where all G were checked.
-    """
-    found, before = [], np.ones(len(logits))
-    for position in range(logits.shape[1]):
-        survived = accepted > position
-        column = logits[:, position].astype(np.float64)
-        errors = [ece(before * sigmoid(column / t), survived) for t in GRID]
-        best = np.flatnonzero(np.asarray(errors) <= min(errors) + 1e-12)
-        found.append(float(min(GRID[best], key=lambda t: abs(np.log(t)))))  # ties: nearest to 1
-        before = before * sigmoid(column / found[-1])
-    return tuple(found)
+def best_odds(logits: torch.Tensor) -> torch.Tensor:
+    """Log odds, against all others, of the likeliest token of `logits [..., V]` at temperature 1:
+    `[...]` float32, at most about 14."""
+    logits = logits.float()
+    best = logits.amax(-1)
+    log_p = best - logits.logsumexp(-1)
+    return log_p - torch.log1p(-log_p.exp().clamp(max=1 - 1e-6))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     return 0.5 + 0.5 * np.tanh(0.5 * np.asarray(x, dtype=np.float64))
-
-
-def survivals(logits: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
-    """Running products of calibrated confidences `[n, G]`."""
-    return sigmoid(logits / np.asarray(temperatures)).cumprod(axis=1)
-
-
-def ece(said: np.ndarray, true: np.ndarray, bins: int = BINS) -> float:
-    """Expected calibration error: |mean said - share true| over equal bins of [0, 1], weighted."""
-    count, total_said, total_true = _bins(said, true, bins)
-    return float(np.abs(total_said - total_true).sum() / max(1.0, count.sum()))
-
-
-def reliability(said: np.ndarray, true: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """Rows (mean said, share true, count) of the bins that hold anything: `[bins', 3]`."""
-    count, total_said, total_true = _bins(said, true, bins)
-    kept = count > 0
-    safe = count[kept]
-    return np.stack([total_said[kept] / safe, total_true[kept] / safe, safe], axis=1)
-
-
-def _bins(said, true, bins: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    index = np.minimum((np.asarray(said) * bins).astype(int), bins - 1)
-    sums = [np.bincount(index, weights, minlength=bins) for weights in (None, said, true)]
-    return tuple(np.asarray(one, dtype=np.float64) for one in sums)
-
-
-def ece_naive(said, true, bins: int = BINS) -> float:
-    """The oracle of `ece`, one prediction at a time."""
-    members = [[] for _ in range(bins)]
-    for p, hit in zip(said, true, strict=True):
-        members[min(int(p * bins), bins - 1)].append((float(p), float(hit)))
-    error = 0.0
-    for inside in members:
-        if inside:
-            said_mean = sum(p for p, _ in inside) / len(inside)
-            hit_share = sum(hit for _, hit in inside) / len(inside)
-            error += len(inside) / len(said) * abs(said_mean - hit_share)
-    return error
