@@ -12,6 +12,7 @@ VERBS = {
     "bench": ("minimoe.bench.command", "measure: decode, prefill, moe, attention, reuse ..."),
     "replay": ("minimoe.kvstore.replay", "replay a trace of requests through a block cache"),
     "train": ("minimoe.training.command", "train the tiny model, on a laptop or a GPU"),
+    "train-drafter": ("minimoe.training.drafter_command", "train a drafter for speculation"),
     "check": ("minimoe.course.ready", "is this laptop ready?"),
     "tour": ("minimoe.course.terminal_tour", "the two-minute tour; also without any verb"),
 }
