@@ -113,13 +113,14 @@ def load_checkpoint(
     config = ModelConfig.load(folder)
     with torch.device("meta"):
         model = Transformer(config)
-    model = model.to(dtype).to_empty(device=device)
+    # What `to_empty` does, without the import of sympy that it costs on first use.
+    model = model.to(dtype)._apply(lambda x: torch.empty(x.shape, dtype=x.dtype, device=device))
     for layer in model.layers:
         if not isinstance(layer.ffn, DenseMLP):  # biases of near ties keep float32 or wider
             wide = torch.promote_types(dtype, torch.float32)
             layer.ffn.router.bias = layer.ffn.router.bias.to(wide)
     missing = hf_tensors(model)
-    for file in _weight_files(folder):
+    for file in weight_files(folder):
         _check_not_truncated(file)
         _copy_tensors(file, missing, config)
     if missing:
@@ -127,7 +128,8 @@ def load_checkpoint(
     return model.eval().requires_grad_(False)
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a checkpoint: one, or the shards that its index names."""
     index = folder / "model.safetensors.index.json"
     names = _shard_names(index) if index.is_file() else ["model.safetensors"]
     for name in names:
