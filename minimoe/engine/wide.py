@@ -58,7 +58,7 @@ def wide_config(itemsize: int = 4, device: str = "cpu", limit: float = math.inf)
             f"the wide model needs {layer_bytes / MEMORY_SHARE / 2**30:.1f} GiB of free memory: "
             "close other programs, or use dtype='bfloat16'"
         )
-    layers = min(_wanted_layers(itemsize, device), fitting, max(1, limit // layer_bytes))
+    layers = min(_wanted_layers(itemsize, device), fitting, max(1.0, limit / layer_bytes))
     return ModelConfig.tiny(num_hidden_layers=1 + int(layers), **shape)
 
 

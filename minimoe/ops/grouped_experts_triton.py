@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from minimoe.ops.sort_rows_triton import chain, sort_rows
+from minimoe.ops.sort_rows_triton import chain, early_launch, sort_rows
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ PREFILL = {
     320: (Tile(64, 128, 64, 4, 4), Tile(128, 256, 64, 8, 3)),
     1 << 30: (Tile(128, 128, 64, 8, 3), Tile(128, 256, 64, 8, 3)),
 }
+HOPPER_ROWS = 320  # from here on the kernel in `grouped_experts_hopper.py` is faster, where it runs
 GROUP = 8  # row tiles of one expert that are worked on side by side
 
 
@@ -206,9 +207,13 @@ def unsupported(x: torch.Tensor, gate_up: torch.Tensor) -> str | None:
     return None
 
 
-def choose(rows_per_expert: float) -> tuple[str, tuple[Tile, Tile]]:
+def choose(rows_per_expert: float, hopper: bool = False) -> tuple[str, tuple]:
     """Shape of the work and its tiles, by the mean number of rows per expert."""
     likely = rows_per_expert + 2.5 * rows_per_expert**0.5  # most experts have fewer
+    if hopper and likely > HOPPER_ROWS:
+        from minimoe.ops.grouped_experts_hopper import DOWN, GATE_UP
+
+        return "hopper", (GATE_UP, DOWN)
     for name, table in (("decode", DECODE), ("prefill", PREFILL)):
         for limit, tiles in table.items():
             if likely <= limit:
@@ -222,8 +227,8 @@ def experts_triton(
     """`[T, D]` from `x [T, D]`, `ids [T, K]`, `weights [T, K]`.
 
     `routed` is about how many of the ids are not -1 (None: all): it only chooses the plan. `plan`
-    pins it: "decode" or "prefill", and its two tiles. Sums are in float32, and a float32 input is
-    multiplied in full float32, not TF32.
+    pins it: "decode", "prefill" or "hopper", and its two tiles. Sums are in float32, and a float32
+    input is multiplied in full float32, not TF32.
     """
     T, D = x.shape
     K = ids.shape[1]
@@ -231,9 +236,11 @@ def experts_triton(
     if not T:
         return torch.empty_like(x)
     x, ids, weights = x.contiguous(), ids.contiguous(), weights.contiguous()
-    kind, (up_tile, down_tile) = plan or choose((T * K if routed is None else routed) / E)
-    matmul = _decode if kind == "decode" else _prefill
-    early = _early(x.device) and matmul is _decode
+    kind, (up_tile, down_tile) = plan or choose(
+        (T * K if routed is None else routed) / E, _hopper(x)
+    )
+    matmul = MATMULS[kind]
+    early = early_launch(x.device) and kind == "decode"
     rows, starts = sort_rows(ids, E, early)
     hidden, y = x.new_empty(T * K, two_f // 2), x.new_empty(T * K, D)
     matmul(x, gate_up.view(E * two_f, D), hidden, rows, starts, K, True, up_tile, early)
@@ -241,7 +248,7 @@ def experts_triton(
     out = torch.empty_like(x)
     block = min(1024, triton.next_power_of_2(D))
     # Few tokens: a program per piece of a row. Many: fewer, longer programs.
-    pieces, warps = (triton.cdiv(D, block), 4) if matmul is _decode else (1, 2)
+    pieces, warps = (triton.cdiv(D, block), 4) if kind == "decode" else (1, 2)
     _combine[(T, pieces)](
         y, ids, weights, out, D, K, block, early, num_warps=warps, launch_pdl=early
     )
@@ -270,6 +277,16 @@ def _prefill(a, weight, out, rows, starts, K, gated, tile, early=False):
     )  # fmt: skip
 
 
+def _prefill_hopper(a, weight, out, rows, starts, K, gated, tile, early=False):
+    from minimoe.ops.grouped_experts_hopper import gather_rows, grouped_matmul
+
+    a = gather_rows(a, rows, starts, K) if gated else a
+    grouped_matmul(a, weight, out, rows, starts, tile, gated)
+
+
+MATMULS = {"decode": _decode, "prefill": _prefill, "hopper": _prefill_hopper}
+
+
 def _fit(tile: Tile, a: torch.Tensor, width: int) -> Tile:
     """No wider than the output; four-byte values take half the depth in the same memory."""
     tile = replace(tile, cols=min(tile.cols, max(16, triton.next_power_of_2(width))))
@@ -283,8 +300,11 @@ def _precision(a: torch.Tensor) -> str:
     return "ieee" if a.dtype == torch.float32 else "tf32"
 
 
-def _early(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+def _hopper(x: torch.Tensor) -> bool:
+    """Whether the Gluon kernel runs here: values of two bytes on compute capability 9."""
+    return (
+        x.is_cuda and x.element_size() == 2 and torch.cuda.get_device_capability(x.device)[0] == 9
+    )
 
 
 def _processors(device: torch.device) -> int:

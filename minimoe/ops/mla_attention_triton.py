@@ -1,11 +1,11 @@
 """MLA decode attention on CUDA: absorbed queries over the paged latent cache, in Triton.
 
 The job of FlashMLA: many requests of very different lengths, one new token each. A request's cached
-positions are cut into parts of a fixed size, so that its result does not depend on which other
-requests share the step (a fixed number of parts would). The parts of all requests form one list
-that a fixed number of programs share, worked out on the device from `lengths`: a CUDA graph can
-capture it. Each part gives a softmax over its own positions; a second kernel joins the parts in
-order. Online softmax: arXiv 1805.02867; splitting the positions: Flash-Decoding.
+positions are cut into parts whose size depends on its own length alone, so that its result does not
+depend on which other requests share the step. A first kernel lists the parts of all requests, the
+longest first, so that the programs that share them finish together; a last one joins the parts of
+each request in order. All of it is worked out on the device from `lengths`: a CUDA graph can
+capture it. Online softmax: arXiv 1805.02867; splitting the positions: Flash-Decoding.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 import triton
 import triton.language as tl
+
+from minimoe.ops.sort_rows_triton import chain, early_launch
 
 
 @dataclass(frozen=True)
@@ -25,46 +27,82 @@ class Tile:
     warps: int
     stages: int
     per_processor: int  # programs that run side by side on one multiprocessor
+    wide: bool = False  # the Gluon kernel, whose keys, warps and stages are its own
 
 
 # Chosen by a sweep on an H200 at C = 512, R = 64. More heads are taken 16 at a time, except on
 # Hopper, where one program can hold 64 of them (the kernel in `mla_attention_hopper.py`).
 TILE = Tile(16, 32, 1024, 4, 3, 2)
 FLOAT32 = Tile(16, 32, 1024, 4, 1, 2)
-WIDE = Tile(64, 64, 1024, 8, 2, 1)
+WIDE = Tile(64, 64, 1024, 4, 2, 1, wide=True)
+LOG2_E = 1.4426950408889634  # softmax in powers of two: exp2 is an instruction
 
 
 @triton.jit
-def _part_lists(lengths, B, PART: tl.constexpr, B2: tl.constexpr):
-    """Length of each request, size of its parts, and their number, `[B2]`. The size depends on the
-    request's own length alone."""
+def _list_parts(
+    lengths, parts, spans, counter, B, G,
+    PART: tl.constexpr, B2: tl.constexpr, G2: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """Program `me` lists the parts of that request: `parts [4 + 4 * item...]` = request, first
+    position, end, slot of the result. Items are in order of falling length, slots in order of
+    requests. Also `parts [0]`, the number of all, and `spans [B, 2]`, a request's first slot and
+    number of slots."""
+    chain(EARLY)
+    me = tl.program_id(0)
     b = tl.arange(0, B2)
     length = tl.load(lengths + b, mask=b < B, other=0).to(tl.int32)
     size = tl.where(length >= 32 * PART, 2 * PART, PART)
-    return length, size, tl.cdiv(length, size)
+    whole, rest = length // size, length % size
+    count = whole + (rest > 0).to(tl.int32)
+    my_size, my_whole = tl.sum(tl.where(b == me, size, 0)), tl.sum(tl.where(b == me, whole, 0))
+    my_rest = tl.sum(tl.where(b == me, rest, 0))
+    first = tl.sum(tl.where(b < me, count, 0))
+    tl.store(spans + 2 * me, first)
+    tl.store(spans + 2 * me + 1, my_whole + (my_rest > 0).to(tl.int32))
+    if me == 0:
+        tl.store(parts, tl.sum(count))
+        g = tl.arange(0, G2)
+        tl.store(counter + g, tl.zeros((G2,), tl.int32), mask=g < G)
+    longer = tl.where((size > my_size) | ((size == my_size) & (b < me)), whole, 0)
+    item = tl.sum(longer + (rest > my_size).to(tl.int32))
+    for i in range(0, my_whole):
+        entry = parts + 4 + 4 * (item + i)
+        _store_part(entry, me, i * my_size, (i + 1) * my_size, first + i)
+    if my_rest > 0:
+        longer = tl.where(size >= my_rest, whole, 0)
+        longer += ((rest > my_rest) | ((rest == my_rest) & (b < me))).to(tl.int32)
+        begin = my_whole * my_size
+        entry = parts + 4 + 4 * tl.sum(longer)
+        _store_part(entry, me, begin, begin + my_rest, first + my_whole)
+
+
+@triton.jit
+def _store_part(entry, request, begin, end, slot):
+    tl.store(entry, request)
+    tl.store(entry + 1, begin)
+    tl.store(entry + 2, end)
+    tl.store(entry + 3, slot)
 
 
 @triton.jit
 def _attend_parts(
-    q, pages, table, lengths, counter, partial, lse, scale, B, H, M, q_stride,
-    C: tl.constexpr, R: tl.constexpr, PAGE: tl.constexpr, PART: tl.constexpr, B2: tl.constexpr,
-    BH: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    q, pages, table, parts, counter, partial, lse, scale, H, M, q_stride,
+    C: tl.constexpr, R: tl.constexpr, PAGE: tl.constexpr, BH: tl.constexpr, BN: tl.constexpr,
+    PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    chain(EARLY)
     W: tl.constexpr = C + R
     c = tl.arange(0, C)
     r = tl.arange(0, R)
     h = tl.program_id(1) * BH + tl.arange(0, BH)
-    b = tl.arange(0, B2)
-    length, size, parts = _part_lists(lengths, B, PART, B2)
+    count = tl.load(parts)
     item = tl.program_id(0)
-    while item < tl.sum(parts):
+    while item < count:
         # Whoever is done first takes the next part: parts differ in length. Asked for early.
         upcoming = tl.atomic_add(counter + tl.program_id(1), 1) + tl.num_programs(0)
-        request = tl.sum((tl.cumsum(parts, 0) <= item).to(tl.int32))
-        part = item - tl.sum(tl.where(b < request, parts, 0))
-        span = tl.sum(tl.where(b == request, size, 0))
-        begin = part * span
-        end = tl.minimum(tl.sum(tl.where(b == request, length, 0)), begin + span)
+        entry = parts + 4 + 4 * item
+        request, begin = tl.load(entry), tl.load(entry + 1)
+        end, slot = tl.load(entry + 2), tl.load(entry + 3)
         q_rows = q + request.to(tl.int64) * q_stride + h[:, None] * W
         qc = tl.load(q_rows + c[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, C]
         qr = tl.load(q_rows + C + r[None, :], mask=(h < H)[:, None], other=0.0)  # [BH, R]
@@ -91,7 +129,7 @@ def _attend_parts(
             # Look the next pages up now, so that no load of rows waits for its page number.
             ahead = s0 + BN + tl.arange(0, BN)
             page = tl.load(table + request * M + ahead // PAGE, mask=ahead < end, other=0)
-        place = h.to(tl.int64) + item * H
+        place = h.to(tl.int64) + slot * H
         to = partial + place[:, None] * C + c[None, :]
         tl.store(to, acc / mass[:, None], mask=(h < H)[:, None])
         tl.store(lse + place, top + tl.log2(mass), mask=h < H)
@@ -99,17 +137,13 @@ def _attend_parts(
 
 
 @triton.jit
-def _join_parts(
-    partial, lse, lengths, out, B, H, C: tl.constexpr, PART: tl.constexpr, B2: tl.constexpr
-):
+def _join_parts(partial, lse, spans, out, H, C: tl.constexpr, EARLY: tl.constexpr):
     """One request and head: its parts, weighted by their softmax mass, in order."""
+    chain(EARLY)
     request = tl.program_id(0)
     h = tl.program_id(1)
-    b = tl.arange(0, B2)
     c = tl.arange(0, C)
-    _, _, parts = _part_lists(lengths, B, PART, B2)
-    first = tl.sum(tl.where(b < request, parts, 0))
-    count = tl.sum(tl.where(b == request, parts, 0))
+    first, count = tl.load(spans + 2 * request), tl.load(spans + 2 * request + 1)
     p = tl.arange(0, 8)  # parts at a time
     top = float("-inf")
     for p0 in range(0, count, 8):
@@ -158,33 +192,39 @@ def mla_decode_triton(
     """
     B, H, W = q.shape
     page = pages.shape[1]
-    tile = tile or _tile(q, latent)
+    tile = tile or _tile(q, pages, latent)
     if q.stride()[1:] != (W, 1):
         q = q.contiguous()
     block_table, lengths = block_table.contiguous(), lengths.contiguous()
     items = B * triton.cdiv(block_table.shape[1] * page, tile.part)  # at most
-    partial = torch.empty(items, H, latent, dtype=torch.float32, device=q.device)
-    lse = torch.empty(items, H, dtype=torch.float32, device=q.device)
-    out = q.new_empty(B, H, latent)
-    B2 = triton.next_power_of_2(B)
-    programs = min(items, _processors(q.device) * tile.per_processor)
     groups = triton.cdiv(H, tile.heads)
-    counter = torch.zeros(groups, dtype=torch.int32, device=q.device)
-    arguments = (
-        q, pages, block_table, lengths, counter, partial, lse, scale * 1.4426950408889634,
-        B, H, block_table.shape[1], q.stride(0), latent, W - latent, page, tile.part, B2,
+    early = early_launch(q.device)
+    empty = lambda *size, dtype=torch.int32: torch.empty(*size, dtype=dtype, device=q.device)  # noqa: E731
+    parts, spans, counter = empty(4 + 4 * items), empty(B, 2), empty(groups)
+    partial, lse = (
+        empty(items, H, latent, dtype=torch.float32),
+        empty(items, H, dtype=torch.float32),
+    )
+    powers = triton.next_power_of_2(B), triton.next_power_of_2(groups)
+    _list_parts[(B,)](
+        lengths, parts, spans, counter, B, groups, tile.part, *powers, early,
+        num_warps=1, launch_pdl=early,
     )  # fmt: skip
-    if tile is WIDE:
-        from minimoe.ops.mla_attention_hopper import KEYS, WARPS, attend_wide
+    programs = min(items, _processors(q.device) * tile.per_processor)
+    if tile.wide:
+        from minimoe.ops.mla_attention_hopper import attend_wide
 
-        attend_wide[(programs,)](*arguments, WIDE.heads, KEYS, num_warps=WARPS)
+        attend_wide(programs, q, pages, block_table, parts, partial, lse, scale * LOG2_E, early)
     else:
         precision = "ieee" if q.element_size() == 4 else "tf32"
         _attend_parts[(programs, groups)](
-            *arguments, tile.heads, tile.keys, precision,
-            num_warps=tile.warps, num_stages=tile.stages,
+            q, pages, block_table, parts, counter, partial, lse, scale * LOG2_E,
+            H, block_table.shape[1], q.stride(0), latent, W - latent, page,
+            tile.heads, tile.keys, precision, early,
+            num_warps=tile.warps, num_stages=tile.stages, launch_pdl=early,
         )  # fmt: skip
-    _join_parts[(B, H)](partial, lse, lengths, out, B, H, latent, tile.part, B2, num_warps=4)
+    out = q.new_empty(B, H, latent)
+    _join_parts[(B, H)](partial, lse, spans, out, H, latent, early, num_warps=4, launch_pdl=early)
     return out
 
 
@@ -193,12 +233,12 @@ def decode_triton(q, pages, block_table, lengths, longest: int, latent: int) -> 
     return mla_decode_triton(q, pages, block_table, lengths, 1.0, latent)
 
 
-def _tile(q: torch.Tensor, latent: int) -> Tile:
+def _tile(q: torch.Tensor, pages: torch.Tensor, latent: int) -> Tile:
     if q.element_size() == 4:
         return FLOAT32
     hopper = q.is_cuda and torch.cuda.get_device_capability(q.device)[0] == 9
-    wide = TILE.heads < q.shape[1] <= WIDE.heads and (latent, q.shape[2]) == (512, 576)
-    return WIDE if hopper and wide else TILE
+    shape = (latent, q.shape[2]) == (512, 576) and pages.shape[1] % 16 == 0
+    return WIDE if hopper and shape and TILE.heads < q.shape[1] <= WIDE.heads else TILE
 
 
 def _processors(device: torch.device) -> int:

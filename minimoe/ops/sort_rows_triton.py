@@ -17,6 +17,11 @@ def chain(EARLY: tl.constexpr):
         gdc_wait()
 
 
+def early_launch(device: torch.device) -> bool:
+    """Whether kernels on this device can `chain`."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 @triton.jit
 def _count_rows(ids, counts, R, E2: tl.constexpr, BLOCK: tl.constexpr):
     """Program b counts the experts of its BLOCK of `ids [R]`: `counts [blocks, E2]`."""

@@ -100,12 +100,15 @@ def cache_steps(sweep: list[Sweep], fall: float = 0.75) -> list[int]:
     return steps
 
 
-def last_level_cache() -> int | None:
-    """Bytes of the CPU's last-level cache as the system reports it; None where it does not."""
+def last_level_cache(device: str = "cpu") -> int | None:
+    """Bytes of the last-level cache as the system reports it; None where it does not."""
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_properties(device).L2_cache_size
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
-        sizes.append(int(text.rstrip("KM")) * {"K": 2**10, "M": 2**20}.get(text[-1], 1))
+        unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1], 1)
+        sizes.append(int(text.rstrip("KMG")) * unit)
     return max(sizes, default=None)
 
 

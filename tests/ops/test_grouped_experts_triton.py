@@ -7,7 +7,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from triton_device import DEVICE, DTYPES, TOLERANCE, error
+from triton_device import DEVICE, DTYPES, HOPPER, TOLERANCE, error
 
 from minimoe.ops.grouped_experts import experts_naive
 from minimoe.ops.grouped_experts_triton import DECODE, PREFILL, choose, experts_triton
@@ -53,6 +53,18 @@ def reroute(case: str, ids: torch.Tensor, E: int) -> torch.Tensor:
 PLANS = {f"decode {rows}": ("decode", tiles) for rows, tiles in DECODE.items()}
 PLANS |= {f"prefill {i}": ("prefill", tiles) for i, tiles in enumerate(PREFILL.values())}
 CASES = ["random", "some elsewhere", "one hot expert", "nothing here", "empty experts"]
+
+
+@pytest.mark.skipif(not HOPPER, reason="needs a Hopper GPU")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("blocks", [2, 3])
+def test_the_hopper_kernel_equals_the_oracle(blocks, dtype):
+    from minimoe.ops.grouped_experts_hopper import Wide
+
+    tile = Wide(blocks, stages=3, group=2)
+    shapes = [*SHAPES, (300, 3, 5, 136, 200), (40, 1, 2, 64, 264)]  # widths that no tile divides
+    for shape in shapes:
+        check_cases(shape, dtype, ("hopper", (tile, tile)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -102,12 +114,17 @@ def test_sort_is_stable_and_complete(R, E):
 def test_the_table_covers_every_size():
     assert choose(0.5)[0] == "decode" and choose(64)[0] == "decode"
     assert choose(128)[0] == "prefill" and choose(1e6)[0] == "prefill"
+    if HOPPER:
+        assert choose(128, hopper=True)[0] == "prefill"
+        assert choose(1e6, hopper=True)[0] == "hopper"
 
 
 @pytest.mark.skipif(DEVICE != "cuda", reason="a CUDA graph needs a GPU")
-@pytest.mark.parametrize("plan", ["decode 64", "decode 96", "prefill 1"])
+@pytest.mark.parametrize("plan", ["decode 64", "decode 96", "prefill 1", "hopper"])
 def test_a_captured_graph_follows_new_routings(plan):
-    plan = PLANS[plan]
+    if plan == "hopper" and not HOPPER:
+        pytest.skip("needs a Hopper GPU")
+    plan = PLANS[plan] if plan in PLANS else choose(1e6, hopper=True)
     shape = (37, 3, 5, 64, 48)
     x, ids, weights, gate_up, down = layer(*shape, torch.bfloat16)
     experts_triton(x, ids, weights, gate_up, down, plan=plan)

@@ -13,6 +13,7 @@ elif os.environ.get("TRITON_INTERPRET") == "1":
 else:
     pytest.skip("no GPU; on a CPU set TRITON_INTERPRET=1", allow_module_level=True)
 
+HOPPER = DEVICE == "cuda" and torch.cuda.get_device_capability()[0] == 9
 TOLERANCE = {torch.float32: 3e-6, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 
