@@ -26,7 +26,7 @@ def checkpoint_folder(model: str | Path) -> Path:
     for folder in (Path(model), SHIPPED / model):
         if (folder / "config.json").is_file():
             return folder
-    shipped = sorted(path.parent.name for path in SHIPPED.glob("*/config.json"))
+    shipped = sorted(path.parent.name for path in SHIPPED.glob("*/tokenizer.json"))
     names = ", ".join([*shipped, "wide"])
     raise CheckpointError(
         f"no model {str(model)!r}: give one of {names}, or a folder that holds config.json"

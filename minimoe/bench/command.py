@@ -9,6 +9,7 @@ BENCHES = {
     "moe": ("minimoe.bench.moe", "the expert layer beside the measured roofs"),
     "attention": ("minimoe.bench.attention", "MLA decode attention beside the measured roofs"),
     "speculative": ("minimoe.bench.speculative", "tok/s by load: no drafts, fixed lengths, budget"),
+    "ep": ("minimoe.bench.ep", "expert parallelism over P processes: tok/s, bytes, waiting"),
     "reuse": ("minimoe.bench.reuse", "time to first token, cold, warm and from disk"),
 }
 

@@ -41,7 +41,8 @@ class Transformer(nn.Module):
         self.config = config
         self.dropout = dropout
         V, D = config.vocab_size, config.hidden_size
-        self.embed = nn.Embedding(V, D)
+        # Weights of its own: the default ones, drawn on a meta device, load the whole compiler.
+        self.embed = nn.Embedding(V, D, _weight=torch.empty(V, D))
         self.layers = nn.ModuleList(Layer(config, i) for i in range(config.num_hidden_layers))
         self.norm = nn.RMSNorm(D, eps=config.rms_norm_eps)
         self.head = nn.Linear(D, V, bias=False)

@@ -1,0 +1,316 @@
+"""The engine in front of P ranks: hands requests out, steps all ranks together, mends the group.
+
+    llm = LLM("tiny-moe", expert_parallel_size=4)
+
+`ParallelEngine` has the face of `Engine`. It holds each request's tokens as they are delivered, so
+when a rank dies, everything unfinished is given to the ranks that are left, to go on from there.
+"""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from minimoe.checkpoint import checkpoint_folder
+from minimoe.config import ModelConfig
+from minimoe.engine import rank_engine
+from minimoe.engine.engine import Engine, Request
+from minimoe.engine.outputs import RequestOutput
+from minimoe.engine.rank_engine import Job, Update
+from minimoe.engine.sequence import Sequence
+from minimoe.errors import EngineError, MinimoeError
+from minimoe.parallel.placement import Placement, balance, in_order, slots_for
+from minimoe.parallel.supervisor import RankError, Ranks, RanksLost
+from minimoe.tokenizer import Tokenizer
+
+
+@dataclass
+class ExpertParallelConfig:
+    """`LLM(expert_parallel_config={...})`.
+
+    Args:
+        spare_slots: per rank and layer, for second copies of busy experts.
+        timeout: seconds after which a message between ranks that did not come counts as lost.
+        window: steps over which the load of experts is counted.
+        rebalance_every: steps between two rebalances by that load; 0 for never.
+        threads: torch threads per rank.
+    """
+
+    spare_slots: int = 0
+    timeout: float = 30.0
+    window: int = 1000
+    rebalance_every: int = 0
+    threads: int = 1
+
+    def __post_init__(self):
+        for name, least in {
+            "spare_slots": 0,
+            "window": 1,
+            "rebalance_every": 0,
+            "threads": 1,
+        }.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise MinimoeError(f"{name} is {value!r}: it must be a whole number >= {least}")
+        if not self.timeout > 0:
+            raise MinimoeError(f"timeout is {self.timeout!r}: it must be seconds above 0")
+
+
+@dataclass(frozen=True)
+class Failover:
+    """One loss of ranks: at which step, which ranks, how many were left, and the seconds from the
+    start of the step that failed to when the group was ready again."""
+
+    step: int
+    lost: list[int]
+    size: int
+    seconds: float
+
+
+class Assigner:
+    """Stands where the scheduler stands in `Engine`: gives each request to the least busy rank."""
+
+    def __init__(self, size: int):
+        self.rank_of: dict[Sequence, int] = {}
+        self.clear(size)
+
+    def clear(self, size: int) -> None:
+        """No request is on any rank."""
+        self.rank_of.clear()
+        self.jobs: list[list[Job]] = [[] for _ in range(size)]
+        self.aborted: list[list[str]] = [[] for _ in range(size)]
+
+    def add(self, seq: Sequence) -> None:
+        busy = [0] * len(self.jobs)
+        for rank in self.rank_of.values():
+            busy[rank] += 1
+        rank = self.rank_of[seq] = busy.index(min(busy))
+        params = replace(seq.params, seed=seq.seed)
+        job = Job(seq.request_id, seq.prompt_ids, params, seq.output_ids, list(seq.logprobs))
+        self.jobs[rank].append(job)
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self.rank_of)
+
+    def finish(self, seq: Sequence, reason: str) -> None:
+        """Forget a request; its rank is told unless it ended it itself."""
+        rank = self.rank_of.pop(seq)
+        if seq.finish_reason is None:
+            self.aborted[rank].append(seq.request_id)
+            self.jobs[rank] = [j for j in self.jobs[rank] if j.request_id != seq.request_id]
+        seq.finish_reason = reason
+
+    def take(self) -> list[tuple[list[Job], list[str]]]:
+        """New requests and aborted ones for each rank, once."""
+        orders = list(zip(self.jobs, self.aborted, strict=True))
+        self.jobs, self.aborted = [[] for _ in orders], [[] for _ in orders]
+        return orders
+
+
+class ParallelEngine(Engine):
+    """`Engine` over P ranks. Its scheduler is an `Assigner`; the ranks have the real ones."""
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        settings: ExpertParallelConfig,
+        *,
+        num_blocks: int,
+        placement: Placement,
+        max_model_len: int,
+        seed: int,
+    ):
+        self.ranks, self.settings, self.placement = ranks, settings, placement
+        self.tokenizer, self.max_model_len = tokenizer, max_model_len
+        self.vocab_size = config.vocab_size
+        self.pool = SimpleNamespace(num_blocks=num_blocks)  # of each rank
+        self.scheduler = Assigner(ranks.size)
+        self.reuse = self.speculation = None  # the ranks' business
+        self.failovers: list[Failover] = []
+        self.steps = 0
+        self._requests: dict[str, Request] = {}
+        self._arrivals = 0
+        self._seeds = torch.Generator().manual_seed(seed)
+
+    def step(self) -> list[RequestOutput]:
+        """One step of all ranks; gives the requests that got tokens.
+
+        When ranks are lost, the group re-forms and the step gives nothing: the next ones go on.
+        Raises RankError, with the rank's traceback, when the step failed on a rank; all requests
+        are aborted then.
+        """
+        if not self.has_unfinished_requests():
+            return []
+        self.steps += 1
+        start = time.perf_counter()
+        every = self.settings.rebalance_every
+        try:
+            if every and self.steps % every == 0:
+                self._rebalance_by_load()
+            found = self.ranks.call_each(rank_engine.step, self.scheduler.take())
+        except RanksLost as error:
+            self._fail_over(error.ranks, start)
+            return []
+        except RankError:
+            for request_id in list(self._requests):
+                self.abort_request(request_id)
+            raise
+        updates = [update for one in found for update in one]
+        return [self._apply(update) for update in updates if update.request_id in self._requests]
+
+    def _apply(self, update: Update) -> RequestOutput:
+        """Take over what a rank did for a request."""
+        request, now = self._requests[update.request_id], time.perf_counter()
+        seq, mine = request.seq, request.seq.metrics
+        for token in update.tokens:
+            seq.tokens.append(token)
+            request.text.push(token)
+        seq.logprobs += update.logprobs
+        seq.num_cached = update.num_cached
+        first = mine.first_token or (now if update.tokens else None)
+        seq.metrics = replace(update.metrics, arrival=mine.arrival, first_token=first)
+        if update.finish_reason:
+            request.text.finish()
+            seq.metrics.finished = now
+            seq.finish_reason = update.finish_reason
+            self._end(seq, update.finish_reason)
+        return request.output()
+
+    def _end(self, seq: Sequence, reason: str) -> None:
+        self.scheduler.finish(seq, reason)
+        del self._requests[seq.request_id]
+
+    def _fail_over(self, lost: list[int], start: float) -> None:
+        """Go on with the ranks that are left, and with fewer still if some die meanwhile.
+
+        start: when the step or the rebalance that failed had begun.
+        """
+        while True:
+            size = self.ranks.reform()
+            self.placement = self._in_order(size)
+            try:
+                self.ranks.call(rank_engine.reshard, self.placement)
+                break
+            except RanksLost as error:
+                lost = lost + error.ranks
+        unfinished = sorted(self.scheduler.rank_of, key=lambda seq: seq.arrival)
+        self.scheduler.clear(size)
+        for seq in unfinished:
+            self.scheduler.add(seq)
+        seconds = time.perf_counter() - start
+        self.failovers.append(Failover(self.steps, lost, size, seconds))
+
+    def _in_order(self, size: int) -> Placement:
+        layers, experts = self.placement.layers, self.placement.experts
+        slots = slots_for(experts, size, self.settings.spare_slots)
+        return in_order(layers, experts, size, slots)
+
+    def rebalance(self, placement: Placement) -> None:
+        """From the next step on, experts sit as `placement` says; outputs stay the same.
+
+        If a rank dies during it, the group re-forms with a placement of its own. Raises
+        MinimoeError for a placement that does not fit.
+        """
+        start = time.perf_counter()
+        try:
+            _told(lambda: self.ranks.call(rank_engine.rebalance, placement))
+            self.placement = placement
+        except RanksLost as error:
+            self._fail_over(error.ranks, start)
+
+    def _rebalance_by_load(self) -> None:
+        slots = self.placement.slots.shape[1]
+        placement = balance(self.expert_load(), self.ranks.size, slots)
+        self.ranks.call(rank_engine.rebalance, placement)
+        self.placement = placement
+
+    def expert_load(self, reset: bool = False) -> np.ndarray:
+        """`[L, E]`: tokens of each expert over the last `window` steps, all ranks together."""
+        return sum(self.ranks.call(rank_engine.expert_load, reset))
+
+    def step_times(self, reset: bool = True) -> list[dict]:
+        """Per rank, since the last reset: steps, seconds, of these own, experts, exchange and
+        waiting; rows that its experts computed; bytes by kind, (sent, received); pairs, its own
+        (token, expert) pairs by the rank that computes them; itemsize, bytes of one value."""
+        return self.ranks.call(rank_engine.take_times, reset)
+
+    def time_apart(self, on: bool = True) -> None:
+        """Tell waiting from exchange, at the price of one more meeting for each message."""
+        self.ranks.call(rank_engine.time_apart, on)
+
+    def slow_down(self, rank: int, factor: float) -> None:
+        """Make the experts of one rank take `factor` times as long, for real."""
+        if not 0 <= rank < self.ranks.size:
+            raise MinimoeError(f"rank {rank} is not in 0..{self.ranks.size - 1}: choose another")
+        if not factor >= 1:
+            raise MinimoeError(f"factor is {factor}: a rank can be slowed 1 time or more")
+        self.ranks.call(rank_engine.slow, rank, factor)
+
+    def close(self) -> None:
+        """Let the ranks write what is still to be stored, and end them."""
+        with suppress(EngineError):  # one that cannot has nothing left to write
+            if self.ranks.whole:
+                self.ranks.call(rank_engine.close)
+        self.ranks.close()
+
+
+def start_parallel(size: int, settings: dict | None, options: dict):
+    """Start `size` ranks with these options of `LLM`; gives config, tokenizer and engine.
+
+    Raises MinimoeError for a size, model or setting that cannot be.
+    """
+    settings = _settings(settings)
+    if str(options["model"]) == "wide":
+        raise MinimoeError(
+            "the wide model runs in one process: give a checkpoint for several ranks"
+        )
+    folder = checkpoint_folder(options["model"]).resolve()
+    config = ModelConfig.load(folder)
+    slots_for(config.n_routed_experts, size, settings.spare_slots)  # fails early if it cannot be
+    device = str(options["device"]).partition(":")[0]
+    ranks = Ranks(size, device, settings.timeout, settings.threads)
+    try:
+        found = _told(
+            lambda: ranks.call(rank_engine.start, options, settings.spare_slots, settings.window)
+        )
+    except BaseException:
+        ranks.close()
+        raise
+    engine = ParallelEngine(
+        ranks,
+        config,
+        Tokenizer(Path(folder)),
+        settings,
+        num_blocks=min(one["num_blocks"] for one in found),
+        placement=found[0]["placement"],
+        max_model_len=options["max_model_len"] or config.max_position_embeddings,
+        seed=options["seed"],
+    )
+    return config, engine.tokenizer, engine
+
+
+def _settings(settings: dict | None) -> ExpertParallelConfig:
+    known = set(ExpertParallelConfig.__dataclass_fields__)
+    unknown = sorted(set(settings or {}) - known)
+    if unknown:
+        raise MinimoeError(
+            f"expert_parallel_config has {unknown[0]!r}: it may have {', '.join(sorted(known))}"
+        )
+    return ExpertParallelConfig(**(settings or {}))
+
+
+def _told(run):
+    """Bad input that a rank found is told as such, in one line."""
+    try:
+        return run()
+    except RankError as error:
+        if error.kind == "bad input":
+            raise MinimoeError(error.reason) from error
+        raise
