@@ -5,6 +5,7 @@ Block number i always holds the same bytes, so any reader can tell whether it wa
 
 import argparse
 import hashlib
+import os
 import random
 import sys
 import time
@@ -44,6 +45,7 @@ def mix(store: BlockStore, seconds: float, seed: int) -> None:
     """Random puts and gets of overlapping runs until the time is over; prints what it did."""
     rng, end = random.Random(seed), time.monotonic() + seconds
     puts = gets = hits = 0
+    half, at_half = end - seconds / 2, None
     while time.monotonic() < end:
         start = rng.randrange(400) * 16
         numbers = list(range(start, start + rng.choice([4, 16, 64])))
@@ -58,7 +60,26 @@ def mix(store: BlockStore, seconds: float, seed: int) -> None:
         with store.meta.lock():  # sizes and rows of one moment
             used = store.meta.used()
         assert used <= store.quota_bytes, f"{used} bytes used of {store.quota_bytes}"
+        if at_half is None and time.monotonic() > half:
+            at_half = resources()
+    assert_no_leak(at_half, resources())
     print(puts, gets, hits)
+
+
+def resources() -> tuple[int, int]:
+    """Open files, and the most memory ever held, in KiB; zeros where the system does not tell."""
+    try:
+        import resource
+
+        files = len(os.listdir("/proc/self/fd"))
+        return files, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    except (ImportError, OSError):
+        return 0, 0
+
+
+def assert_no_leak(before: tuple[int, int], after: tuple[int, int]) -> None:
+    assert after[0] <= before[0] + 1, f"{after[0]} files are open, {before[0]} were"
+    assert after[1] <= before[1] + 16384, f"{after[1]} KiB of memory, {before[1]} at half-time"
 
 
 def main() -> None:

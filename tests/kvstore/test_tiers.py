@@ -39,14 +39,32 @@ def settled(llm):
     return llm
 
 
-@pytest.mark.parametrize("length", [B, B + 1, 2 * B - 1, 2 * B, 2 * B + 1, 5 * B])
-def test_a_prompt_comes_back_from_disk(make_llm, prompt_of, tmp_path, length):
+@pytest.mark.parametrize("lost", [(), (0, 7)])
+@pytest.mark.parametrize("length", [1, B - 1, B, B + 1, 2 * B - 1, 2 * B, 2 * B + 1, 5 * B])
+def test_a_prompt_comes_back_from_disk(make_llm, prompt_of, tmp_path, length, lost):
     llm, prompt = make_llm(kv_store=tmp_path), prompt_of(length)
     cold = one(llm, prompt)
-    warm = one(settled(llm), prompt)
+    settled(llm)
+    hurt(store_of(llm), lost, "gone")
+    warm = one(llm, prompt)
     assert warm.num_cached_tokens == (length - 1) // B * B
     assert llm.engine.reuse.disk.counts["loaded"] == (length - 1) // B
     assert warm.outputs[0].token_ids == cold.outputs[0].token_ids
+
+
+@pytest.mark.parametrize("dtype, error", [("float64", 1e-12), ("float32", 1e-4)])
+def test_logits_are_those_of_the_cold_run(make_llm, prompt_of, tmp_path, dtype, error):
+    params = SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, logprobs=5)
+    llm, prompt = make_llm(dtype=dtype, kv_store=tmp_path), prompt_of(5 * B + 3)
+    cold = one(llm, prompt, params).outputs[0].logprobs
+    for lost in ((), (3, 4)):
+        settled(llm)
+        hurt(store_of(llm), lost, "flipped")
+        warm = one(llm, prompt, params)
+        assert warm.num_cached_tokens == 5 * B
+        for a, b in zip(cold, warm.outputs[0].logprobs, strict=True):
+            assert a.keys() == b.keys()
+            assert max(abs(a[token] - b[token]) for token in a) <= error
 
 
 def test_memory_first_then_disk(make_llm, prompt_of, tmp_path):
@@ -112,6 +130,17 @@ def test_another_process_hits_the_prefix_of_one_that_was_killed(
     assert (warm.num_cached_tokens, warm.outputs[0].token_ids) == (5 * B, tokens)
 
 
+def test_two_processes_share_prefixes_both_ways(make_llm, model_folder, prompt_of, tmp_path):
+    here, ours, theirs = make_llm(kv_store=tmp_path), prompt_of(40), prompt_of(60)
+    mine = one(here, ours)
+    settled(here)
+    assert in_a_process(model_folder, tmp_path, ours) == (32, mine.outputs[0].token_ids)
+    cached, tokens = in_a_process(model_folder, tmp_path, theirs)
+    assert cached == 0
+    warm = one(here, theirs)
+    assert (warm.num_cached_tokens, warm.outputs[0].token_ids) == (48, tokens)
+
+
 @pytest.mark.parametrize(
     "nodes, damage", [((0, 7), "gone"), ((3, 4), "flipped"), ((10, 11), "cut")]
 )
@@ -144,11 +173,14 @@ def hurt(store, nodes, damage):
                     file.write(bytes([byte[0] ^ 1]))
 
 
-def test_three_nodes_lost_means_computing_again_and_then_hits_again(make_llm, prompt_of, tmp_path):
+@pytest.mark.parametrize("nodes, damage", [((1, 5, 8), "gone"), (range(12), "cut")])
+def test_three_lost_mean_computing_again_and_then_hits_again(
+    make_llm, prompt_of, tmp_path, nodes, damage
+):
     llm, prompt = make_llm(kv_store=tmp_path), prompt_of(15 * B)
     cold = one(llm, prompt)
     settled(llm)
-    hurt(store_of(llm), range(12), "cut")
+    hurt(store_of(llm), nodes, damage)
     missed = one(llm, prompt)
     assert missed.num_cached_tokens == 0
     assert missed.outputs[0].token_ids == cold.outputs[0].token_ids
