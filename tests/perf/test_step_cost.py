@@ -97,7 +97,7 @@ def test_price_of_an_interactive_token():
     assert prices == sorted(prices) and prices[0] < 1.5 and prices[-1] > 3
     assert sc.price(sc.ep8(), 200, batch) > 1.5 * sc.price(sc.ep64(), 200, batch)
     assert sc.price(sc.ep8(), 1e5, batch) == float("inf")
-    assert economics.interactive_price(sc.ep64(), 100) > 1  # one interface
+    assert economics.interactive_price(sc.ep64(), 200) > 1  # one interface
 
 
 def test_no_room_for_a_request():
