@@ -68,9 +68,13 @@ def file_rules(path: Path, notebook: nbformat.NotebookNode) -> Iterator[str]:
     for link in sorted(links):
         if "://" not in link and not (path.parent / link).exists():
             yield f"the link to {link} leads nowhere"
-    following = [other.name for other in sorted(path.parent.glob("*.ipynb")) if other > path]
+    others = sorted(other.name for other in path.parent.glob("*.ipynb"))
+    following = [name for name in others if name > path.name]
     if following and following[0] not in links:
         yield f"no link on to {following[0]}"
+    before = [name for name in others if name < path.name]
+    if before and not links & set(before):
+        yield "no link back: name in 'Builds on' the notebook that it needs"
 
 
 def _repeated_ids(text: str) -> Iterator[str]:

@@ -161,3 +161,13 @@ def test_link_on_to_the_next_notebook(make):
 def test_no_notebook(tmp_path):
     (tmp_path / "a.ipynb").write_text("{}")
     assert "is not a notebook" in lint(tmp_path / "a.ipynb")[0]
+
+
+def test_link_back(make, tmp_path):
+    make(name="09_before.ipynb")
+    assert any(finding.startswith("no link back") for finding in lint(make()))
+
+    def name_it(notebook):
+        notebook.cells[0].source += "\n\nIt needs [this](09_before.ipynb)."
+
+    assert lint(make(name_it)) == []
