@@ -23,6 +23,8 @@ STOP_AFTER = 3  # looks in a row that find it worse
 TRIAL_SHARE = 0.005  # of the time, spent on trying whether drafting pays again
 TRIAL_ROWS = 8  # confidences that one trial collects
 WAITS = (8, 1000)  # fewest and most steps between trials
+PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
+CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
 MEMORY, WEIGHT = 0.98, 5.0  # of the promises kept, per step; and how many are taken for granted
 
 
@@ -50,7 +52,7 @@ class Budget(Rule):
         self.history = History(max(1, length), DELAY)
         self._looks: dict[tuple[int, int], tuple[int, Outlook]] = {}
         self._step = 0
-        self._drafting, self._worse, self._idle, self._trials = True, 0, 0, 0
+        self._drafting, self._worse, self._idle, self._trials, self._busy = True, 0, 0, 0, 0
         self._kept, self._promised, self._promise = 0.0, 0.0, 0.0
 
     @property
@@ -68,11 +70,13 @@ class Budget(Rule):
         self._step += 1
         look = self.look(requests)
         self._start_or_stop(look.gain)
-        if not self._drafting and self._trials == 0:
+        if self._drafting:
+            return 0 if self._plain_trial(look.gain) else self.length
+        if self._trials == 0:
             self._idle += 1
             if self._idle >= self._wait(look, requests):
                 self._idle, self._trials = 0, -(-TRIAL_ROWS // requests)
-        return self.length if self.draft_next else 0
+        return self.length if self._trials else 0
 
     def choose(self, confidence, lengths, plain_tokens=0):
         if not len(lengths):
@@ -120,6 +124,13 @@ class Budget(Rule):
             self._drafting, self._idle = True, 0
         elif self._worse >= STOP_AFTER:
             self._drafting = False
+
+    def _plain_trial(self, gain: float) -> bool:
+        self._busy += 1 if gain < CLEAR_GAIN else SELDOM
+        if self._busy < PLAIN_TRIAL:
+            return False
+        self._busy = 0
+        return True
 
     def _wait(self, look: Outlook, requests: int) -> float:
         """Steps between trials, so that what they lose is a small share of the time."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from minimoe.errors import MinimoeError
 
-LEARNING_RATE = 0.1  # of the corrections, per step
-LIMITS = (0.5, 2.0)  # one step moves them as if it had been off by no more than this
+FIRST_RATE, LEARNING_RATE = 0.3, 0.1  # of a correction, at its first step and later ones
+LIMITS = (1 / 3, 3.0)  # a step moves it as if it had been off by no more than this
 OTHERS_STEP = 16  # other tokens of a pass are rounded up to these, so that curves can be kept
 MOST_CURVES = 512
 
@@ -45,6 +45,7 @@ class StepTimes:
         self._length = max(tokens // requests for requests, tokens in drafted) - 1
         self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._corrections: dict[tuple[bool, int], float] = {}
+        self._seen: dict[tuple[bool, int], int] = {}
 
     def plain_seconds(self, requests: int) -> float:
         """A decode step of `requests` tokens and no drafting."""
@@ -74,7 +75,10 @@ class StepTimes:
             expected = float(_on_line(requests, *self._plain))
         known = self._correction(drafted, requests)
         ratio = min(max(seconds / (expected * known), LIMITS[0]), LIMITS[1])
-        self._corrections[drafted, _bucket(requests)] = known * ratio**LEARNING_RATE
+        key = drafted, _bucket(requests)
+        self._seen[key] = self._seen.get(key, 0) + 1
+        rate = max(FIRST_RATE / self._seen[key], LEARNING_RATE)
+        self._corrections[key] = known * ratio**rate
 
     def to_dict(self) -> dict:
         """For JSON: the measured points, without the corrections."""
