@@ -9,8 +9,8 @@ from models import small_config
 from minimoe.engine.engine import Engine
 from minimoe.engine.params import SamplingParams
 from minimoe.ops.sampling import probabilities
+from minimoe.speculative.chances import Chances
 from minimoe.speculative.drafter import Draft, Drafter
-from minimoe.speculative.dspark_drafter import Chances
 from minimoe.speculative.rules import FixedLength
 from minimoe.speculative.step_times import StepTimes
 

@@ -1,135 +1,182 @@
-"""Decode by replaying captured CUDA graphs: one launch for a whole step.
+"""Steps by replaying captured CUDA graphs: one launch for a whole step, one for a whole draft.
 
-A decode step of a small model is hundreds of short kernels, and launching them from Python takes
-longer than running them. A graph fixes kernels, shapes and addresses, so the step's inputs live in
-buffers that never move (`StaticStep`), and a batch is padded to the next captured size by repeating
-its first request, whose row is then written twice with the same values.
+A step of a small model is hundreds of short kernels, and launching them from Python takes longer
+than running them. A graph fixes kernels, shapes and addresses, so the step's inputs live in buffers
+that never move (`StaticStep`), and its tokens are padded to the next captured size.
 """
 
-import numpy as np
+from collections.abc import Callable
+
 import torch
 
 from minimoe.engine.scheduler import Scheduled
 from minimoe.engine.sequence import Sequence
+from minimoe.engine.static_step import BlockTables, StaticStep
 from minimoe.model.moe import Experts
 from minimoe.model.serving import ServingModel, ServingMoE
 from minimoe.model.serving_attention import Pages
-from minimoe.model.step import ShortGroup, Step
+from minimoe.speculative.chances import StaticChances
+from minimoe.speculative.drafter import Draft, Drafter
+from minimoe.speculative.dspark_drafter import DSparkDrafter, Guess
 
-SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-
-
-class StaticStep:
-    """A decode step of `size` requests in buffers at fixed addresses; `fill` renews the values."""
-
-    def __init__(self, size: int, pages: int, block_size: int, device: torch.device):
-        self.size, self.block_size = size, block_size
-        pin = device.type == "cuda"
-        self._meta = torch.zeros(4, size, dtype=torch.long, pin_memory=pin)
-        self._table = torch.zeros(size, pages, dtype=torch.long, pin_memory=pin)
-        self._blocks: list[list[int]] = [[] for _ in range(size)]  # what each table row holds
-        self.meta = self._meta.to(device)
-        self.table = self._table.to(device)
-        ids, positions, slots, lengths = self.meta
-        group = ShortGroup(
-            tokens=size,
-            requests=size,
-            block_table=self.table.view(-1),
-            length=pages * block_size,
-            mask=None,
-            new_tokens=1,
-            lengths=lengths,
-        )
-        self.step = Step(ids=ids, positions=positions, slots=slots, logit_rows=None, short=group)
-
-    def fill(self, seqs: list[Sequence]) -> None:
-        """Take the last token of each request; rows beyond them repeat the first request."""
-        meta = self._meta.numpy()
-        meta[:, : len(seqs)] = np.array([self._row(seq) for seq in seqs]).T
-        meta[:, len(seqs) :] = meta[:, :1]
-        self.meta.copy_(self._meta, non_blocking=True)
-        rows = [*(seq.blocks for seq in seqs), *[seqs[0].blocks] * (self.size - len(seqs))]
-        if rows != self._blocks:
-            self._fill_table(rows)
-            self.table.copy_(self._table, non_blocking=True)
-
-    def _row(self, seq: Sequence) -> tuple[int, int, int, int]:
-        """Token id, position, KV slot and context length of a request's newest token."""
-        position = seq.num_computed
-        block = seq.blocks[position // self.block_size]
-        slot = block * self.block_size + position % self.block_size
-        return seq.tokens[position], position, slot, position + 1
-
-    def _fill_table(self, rows: list[list[int]]) -> None:
-        table = self._table.numpy()
-        for i, blocks in enumerate(rows):
-            if blocks != self._blocks[i]:
-                table[i, : len(blocks)] = blocks
-                self._blocks[i] = list(blocks)
+SIZES = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
-class DecodeGraphs:
-    """Graphs of decode steps, captured the first time a size is needed."""
+class Recorder:
+    """Captures calls as graphs that share one pool of memory."""
+
+    def __init__(self):
+        self._pool = None
+
+    def capture(self, run: Callable):
+        """Run twice outside, so that kernels are compiled, then record the same calls. Gives a
+        function that replays them, and what `run` gave, whose tensors each replay fills.
+
+        All runs write the KV rows that the replay writes again with the same values.
+        """
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            result = run()
+        self._pool = graph.pool()
+        return graph.replay, result
+
+
+class StepGraphs:
+    """Graphs of the target's steps by number of tokens, captured when a size is first needed.
+
+    With a drafter, a step also hands on to it what it needs of the tokens computed.
+    """
 
     def __init__(
         self,
         model: ServingModel,
         pages: list[Pages],
-        block_size: int,
-        max_model_len: int,
+        tables: BlockTables,
         most: int,
+        drafter: Drafter | None = None,
+        capture: Callable | None = None,
     ):
-        self.model, self.pages, self.block_size = model, pages, block_size
-        self.table_width = -(-max_model_len // block_size)
+        """`most` tokens in the largest step; `capture` as in `Recorder`."""
+        self.model, self.pages, self.tables, self.drafter = model, pages, tables, drafter
         self.sizes = [size for size in SIZES if size < most] + [most]
-        self._captured: dict[int, tuple[StaticStep, torch.cuda.CUDAGraph, torch.Tensor]] = {}
-        self._pool = None
-
-    @classmethod
-    def where_possible(cls, model, pages, block_size, max_model_len, most) -> "DecodeGraphs | None":
-        """None on a CPU, and where a kernel would fall back to a path that waits for the device."""
-        if model.device.type != "cuda" or not _all_paths_capturable(model, pages[0].kv):
-            return None
-        return cls(model, pages, block_size, max_model_len, most)
+        self._capture = capture or Recorder().capture
+        self._captured: dict[int, tuple[StaticStep, Callable, torch.Tensor]] = {}
 
     def fits(self, scheduled: Scheduled) -> bool:
-        """The newest token of each, not too many, and nothing watches or replaces the experts."""
+        """The newest token of each and its drafts, not too many, and nothing watches or replaces
+        the experts."""
         newest = all(seq.num_computed + 1 == len(seq.tokens) for seq, _ in scheduled)
-        if not newest or len(scheduled) > self.sizes[-1]:
+        if not newest or sum(count for _, count in scheduled) > self.sizes[-1]:
             return False
         moes = [layer.ffn for layer in self.model.layers if isinstance(layer.ffn, ServingMoE)]
         return all(moe.on_route is None and type(moe.experts) is Experts for moe in moes)
 
     @torch.inference_mode()
     def run(self, scheduled: Scheduled) -> torch.Tensor:
-        """Logits `[B, V]`; they stay valid until the next call."""
+        """Logits `[T, V]`; they stay valid until the next call."""
         seqs = [seq for seq, _ in scheduled]
-        size = next(size for size in self.sizes if size >= len(seqs))
+        tokens = sum(count for _, count in scheduled)
+        size = next(size for size in self.sizes if size >= tokens)
         if size not in self._captured:
-            static = StaticStep(size, self.table_width, self.block_size, self.model.device)
-            static.fill(seqs)
-            self._captured[size] = (static, *self._capture(static))
-        static, graph, logits = self._captured[size]
-        static.fill(seqs)
-        graph.replay()
-        return logits[: len(seqs)]
+            self._captured[size] = self._prepare(size, seqs)
+        static, replay, logits = self._captured[size]
+        static.fill_check(seqs)
+        replay()
+        return logits[:tokens]
 
-    def _capture(self, static: StaticStep):
-        """Run once outside, so that kernels are compiled, then record the same calls.
+    def _prepare(self, size: int, seqs: list[Sequence]):
+        taps = self.drafter.taps if self.drafter else ()
+        static = StaticStep(size, self.tables, self.model.device, taps)
+        static.fill_check(seqs)
 
-        Both write the KV rows that the replay writes again with the same values.
-        """
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                self.model.forward(static.step, self.pages)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        def run() -> torch.Tensor:
+            static.begin()
             logits = self.model.forward(static.step, self.pages)
-        self._pool = graph.pool()
-        return graph, logits
+            if taps:
+                self.drafter.observe(static.step)
+            return logits
+
+        return static, *self._capture(run)
+
+
+class DraftGraphs:
+    """Graphs of DSpark's drafts, backbone and draws together, by number of requests and by what
+    the draws need."""
+
+    def __init__(
+        self,
+        drafter: DSparkDrafter,
+        tables: BlockTables,
+        most: int,
+        capture: Callable | None = None,
+    ):
+        """`most` requests at once."""
+        self.drafter, self.tables = drafter, tables
+        self.sizes = [size for size in SIZES if size < most] + [most]
+        self._capture = capture or Recorder().capture
+        self._captured: dict[tuple[int, str], tuple] = {}
+
+    @torch.inference_mode()
+    def propose(self, seqs: list[Sequence]) -> Draft:
+        """As `Drafter.propose`; the guesses come to the host in one transfer, q stays."""
+        key = next(n for n in self.sizes if n >= len(seqs)), StaticChances.kind_of(seqs)
+        if key not in self._captured:
+            self._captured[key] = self._prepare(*key, seqs)
+        static, chances, replay, (packed, q) = self._captured[key]
+        self._fill(static, chances, seqs)
+        replay()
+        ids, confidence, odds = packed[: len(seqs)].cpu().chunk(3, dim=1)
+        guess = Guess(ids.long(), confidence, odds, None if q is None else q[: len(seqs)])
+        return self.drafter.calibrated([seq.params for seq in seqs], guess)
+
+    def _prepare(self, size: int, kind: str, seqs: list[Sequence]):
+        drafter, device = self.drafter, self.tables.device.device
+        vocab = drafter.served.target.config.vocab_size
+        static = StaticStep(size * drafter.block, self.tables, device)
+        chances = StaticChances(kind, size, drafter.length, vocab, device)
+        self._fill(static, chances, seqs)
+
+        def run():
+            static.begin()
+            chances.begin()
+            anchors = static.step.ids[:: drafter.block].contiguous()
+            guess = drafter.guess(anchors, static.step, chances, with_odds=True)
+            parts = guess.ids, guess.confidence, guess.odds
+            return torch.cat([part.float() for part in parts], dim=1), guess.q
+
+        return static, chances, *self._capture(run)
+
+    def _fill(self, static: StaticStep, chances: StaticChances, seqs: list[Sequence]) -> None:
+        static.fill_blocks(seqs, self.drafter.block)
+        chances.fill(seqs)
+
+
+def graphs_where_possible(
+    model: ServingModel,
+    pages: list[Pages],
+    block_size: int,
+    max_model_len: int,
+    max_num_seqs: int,
+    drafter: Drafter | None,
+) -> tuple[StepGraphs | None, DraftGraphs | None]:
+    """Graphs for steps and for drafts; None on a CPU, and where a kernel would fall back to a path
+    that waits for the device."""
+    if model.device.type != "cuda" or not _all_paths_capturable(model, pages[0].kv):
+        return None, None
+    reach = max(drafter.length, drafter.block) if drafter else 0
+    width = -(-(max_model_len + reach) // block_size)
+    tables = BlockTables(max_num_seqs, width, block_size, model.device)
+    tokens = max_num_seqs * (1 + (drafter.length if drafter else 0))
+    steps = StepGraphs(model, pages, tables, tokens, drafter)
+    if not isinstance(drafter, DSparkDrafter):
+        return steps, None
+    return steps, DraftGraphs(drafter, tables, max_num_seqs)
 
 
 def _all_paths_capturable(model: ServingModel, kv: torch.Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 import torch
 
-from minimoe.engine.cuda_graphs import DecodeGraphs
+from minimoe.engine.cuda_graphs import graphs_where_possible
 from minimoe.engine.scheduler import Scheduled
 from minimoe.engine.sequence import Sequence
 from minimoe.engine.step_builder import build_draft_step, build_step
@@ -30,8 +30,8 @@ class Runner:
         self.tap_layers = drafter.taps if drafter else ()
         if drafter:
             self._attach(drafter, num_blocks)
-        self.graphs = DecodeGraphs.where_possible(
-            model, self.pages, block_size, max_model_len, max_num_seqs
+        self.graphs, self.draft_graphs = graphs_where_possible(
+            model, self.pages, block_size, max_model_len, max_num_seqs, drafter
         )
 
     def _attach(self, drafter: Drafter, num_blocks: int) -> None:
@@ -59,6 +59,8 @@ class Runner:
 
     def draft(self, seqs: list[Sequence]) -> Draft:
         """Guesses for requests of which all but the newest token are computed."""
+        if self.draft_graphs:
+            return self.draft_graphs.propose(seqs)
         step = None
         if self.drafter.plane:
             model = self.model

@@ -53,12 +53,20 @@ def softmax_at(logits: torch.Tensor, temperatures) -> torch.Tensor:
 
 
 def _filter(p: torch.Tensor, params: list) -> torch.Tensor:
-    """top_k, then top_p of what is left, then min_p; the kept ones renormalised."""
+    return keep_likeliest(p, *p.new_tensor([filters_of(one, p.shape[1]) for one in params]).T)
+
+
+def filters_of(one, vocab: int) -> tuple[float, float, float]:
+    """top_k, top_p and min_p of one request, such that each cuts nothing where it is off."""
+    return (one.top_k if one.top_k > 0 else vocab, one.top_p, one.min_p)
+
+
+def keep_likeliest(p: torch.Tensor, top_k, top_p, min_p) -> torch.Tensor:
+    """Cut `p [B, V]` by top_k, then top_p of what is left, then min_p, each `[B]`; the kept ones
+    renormalised."""
     sorted_p, order = p.sort(dim=-1, descending=True, stable=True)  # ties: the lower id ranks first
-    V = p.shape[1]
-    top_k = torch.tensor([one.top_k if one.top_k > 0 else V for one in params], device=p.device)
-    top_p, min_p = p.new_tensor([[one.top_p, one.min_p] for one in params])[:, :, None].unbind(1)
-    sorted_p *= torch.arange(V, device=p.device) < top_k[:, None]
+    top_k, top_p, min_p = top_k[:, None], top_p[:, None], min_p[:, None]
+    sorted_p *= torch.arange(p.shape[1], device=p.device) < top_k
     sorted_p /= sorted_p.sum(-1, keepdim=True)
     before = sorted_p.cumsum(-1) - sorted_p  # probability of all likelier tokens
     keep = (before < top_p) | (top_p >= 1)

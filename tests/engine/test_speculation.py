@@ -383,7 +383,10 @@ BAD = [
     ({"method": "prompt_lookup", "prompt_lookup_min": 4}, "prompt_lookup_min 4 exceeds"),
     ({"method": "prompt_lookup", "budget": 3}, "budget is a int: give an object with a method"),
     ({"method": "prompt_lookup", "threshold": 2}, "survival limit is 2"),
-    ({"method": "prompt_lookup", "scheduled": "guess"}, "scheduled is 'guess': it must be True, False or"),
+    (
+        {"method": "prompt_lookup", "scheduled": "guess"},
+        "scheduled is 'guess': it must be True, False or",
+    ),
     ({"drafter": object()}, "drafter is a object: give a subclass"),
     ({"method": "dspark", "model": "nowhere"}, "no drafter 'nowhere'"),
 ]
