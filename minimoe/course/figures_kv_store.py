@@ -56,9 +56,9 @@ def tail_figure(tails=(0.2, 0.3, 0.4, 0.6, 0.9, 1.3), return_share: float = 0.35
     _, axes = style.new_figure(7.5, 3.6)
     axes.axhspan(0.5, 1.0, color=style.SKY, alpha=0.4, label="the post's 0.5 to 1 % (reported)")
     axes.plot(tails, losses, label="synthetic chats")
-    axes.set(xlabel="Pareto exponent of absences (left: heavier tail)", ylim=(0, None))
-    axes.set_ylabel("hits lost, %")
-    axes.legend(loc="center right")
+    axes.set(xlabel="Pareto exponent of absences (left: heavier tail)", ylabel="hits lost, %")
+    axes.set_ylim(0, 1.4 * max(1.0, *losses))  # room for the legend
+    axes.legend(loc="upper right")
     style.source_label(axes, "derived: replay of synthetic traffic")
     plt.show()
     print("exponent   away for more than 3 days   hits lost")
