@@ -11,11 +11,12 @@ import torch
 
 from minimoe.engine.scheduler import Scheduled
 from minimoe.engine.sequence import Sequence
+from minimoe.engine.static_check import StaticCheck
 from minimoe.engine.static_step import BlockTables, StaticStep
 from minimoe.model.moe import Experts
 from minimoe.model.serving import ServingModel, ServingMoE
 from minimoe.model.serving_attention import Pages
-from minimoe.speculative.chances import StaticChances
+from minimoe.speculative.chances import StaticChances, kind_of
 from minimoe.speculative.drafter import Draft, Drafter
 from minimoe.speculative.dspark_drafter import DSparkDrafter, Guess
 
@@ -120,12 +121,12 @@ class DraftGraphs:
         self.drafter, self.tables = drafter, tables
         self.sizes = [size for size in SIZES if size < most] + [most]
         self._capture = capture or Recorder().capture
-        self._captured: dict[tuple[int, str], tuple] = {}
+        self._captured: dict[tuple[int, frozenset[int]], tuple] = {}
 
     @torch.inference_mode()
     def propose(self, seqs: list[Sequence]) -> Draft:
         """As `Drafter.propose`; the guesses come to the host in one transfer, q stays."""
-        key = next(n for n in self.sizes if n >= len(seqs)), StaticChances.kind_of(seqs)
+        key = next(n for n in self.sizes if n >= len(seqs)), kind_of(seqs)
         if key not in self._captured:
             self._captured[key] = self._prepare(*key, seqs)
         static, chances, replay, (packed, q) = self._captured[key]
@@ -135,7 +136,7 @@ class DraftGraphs:
         guess = Guess(ids.long(), confidence, odds, None if q is None else q[: len(seqs)])
         return self.drafter.calibrated([seq.params for seq in seqs], guess)
 
-    def _prepare(self, size: int, kind: str, seqs: list[Sequence]):
+    def _prepare(self, size: int, kind: frozenset[int], seqs: list[Sequence]):
         drafter, device = self.drafter, self.tables.device.device
         vocab = drafter.served.target.config.vocab_size
         static = StaticStep(size * drafter.block, self.tables, device)
@@ -157,6 +158,42 @@ class DraftGraphs:
         chances.fill(seqs)
 
 
+class CheckGraphs:
+    """Graphs of what follows the check of drafts: which stay, and the token after them."""
+
+    def __init__(
+        self,
+        length: int,
+        vocab: int,
+        most: int,
+        device: torch.device,
+        capture: Callable | None = None,
+    ):
+        """`length` G of the drafts, `most` requests at once."""
+        self.length, self.vocab, self.device = length, vocab, device
+        self.sizes = [size for size in SIZES if size < most] + [most]
+        self._capture = capture or Recorder().capture
+        self._captured: dict[tuple[int, frozenset[int]], tuple] = {}
+
+    @torch.inference_mode()
+    def run(self, logits: torch.Tensor, seqs: list[Sequence], q, rows: list[int]):
+        """What a step gives each request, from its `logits [T, V]`; drafts of free requests were
+        drawn from `q [., G, V]`, in which request b has row `rows[b]`."""
+        key = next(n for n in self.sizes if n >= len(seqs)), kind_of(seqs), logits.dtype
+        if key not in self._captured:
+            static = StaticCheck(*key, self.length, self.vocab, self.device)
+            static.fill(seqs, logits, q, rows)
+            self._captured[key] = (static, *self._capture(static.run))
+        static, replay, packed = self._captured[key]
+        static.fill(seqs, logits, q, rows)
+        replay()
+        accepted, last = packed[:, : len(seqs)].tolist()
+        return [
+            [*seq.draft[:count], token]
+            for seq, count, token in zip(seqs, accepted, last, strict=True)
+        ]
+
+
 def graphs_where_possible(
     model: ServingModel,
     pages: list[Pages],
@@ -164,19 +201,22 @@ def graphs_where_possible(
     max_model_len: int,
     max_num_seqs: int,
     drafter: Drafter | None,
-) -> tuple[StepGraphs | None, DraftGraphs | None]:
-    """Graphs for steps and for drafts; None on a CPU, and where a kernel would fall back to a path
-    that waits for the device."""
+) -> tuple[StepGraphs | None, DraftGraphs | None, CheckGraphs | None]:
+    """Graphs for steps, drafts and checks; None on a CPU, and where a kernel would fall back to a
+    path that waits for the device."""
     if model.device.type != "cuda" or not _all_paths_capturable(model, pages[0].kv):
-        return None, None
+        return None, None, None
     reach = max(drafter.length, drafter.block) if drafter else 0
     width = -(-(max_model_len + reach) // block_size)
     tables = BlockTables(max_num_seqs, width, block_size, model.device)
     tokens = max_num_seqs * (1 + (drafter.length if drafter else 0))
     steps = StepGraphs(model, pages, tables, tokens, drafter)
+    if not drafter:
+        return steps, None, None
+    checks = CheckGraphs(drafter.length, model.config.vocab_size, max_num_seqs, model.device)
     if not isinstance(drafter, DSparkDrafter):
-        return steps, None
-    return steps, DraftGraphs(drafter, tables, max_num_seqs)
+        return steps, None, checks
+    return steps, DraftGraphs(drafter, tables, max_num_seqs), checks
 
 
 def _all_paths_capturable(model: ServingModel, kv: torch.Tensor) -> bool:

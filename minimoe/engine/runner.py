@@ -30,7 +30,7 @@ class Runner:
         self.tap_layers = drafter.taps if drafter else ()
         if drafter:
             self._attach(drafter, num_blocks)
-        self.graphs, self.draft_graphs = graphs_where_possible(
+        self.graphs, self.draft_graphs, self.check_graphs = graphs_where_possible(
             model, self.pages, block_size, max_model_len, max_num_seqs, drafter
         )
 

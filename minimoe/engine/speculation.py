@@ -124,6 +124,10 @@ class Speculation:
         `logits [T, V]` has one row for each request and one for each of its drafts.
         """
         counts = [len(seq.draft) for seq in seqs]
+        if self.runner.check_graphs and not all(seq.params.greedy for seq in seqs):
+            made = self._replay_check(logits, seqs)
+            self._note(seqs, counts, [len(tokens) - 1 for tokens in made])
+            return made
         starts = np.cumsum([0, *(1 + count for count in counts)]).tolist()
         draws = self._rejecting(seqs)
         if not draws:
@@ -138,9 +142,17 @@ class Speculation:
         self._note(seqs, counts, [len(part) - 1 for part in made])
         return made
 
+    def _no_q(self) -> bool:
+        return self.round.draft is None or self.round.draft.probs is None
+
+    def _replay_check(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
+        rows = [(self.round.rows or {}).get(seq, 0) for seq in seqs]
+        q = None if self._no_q() else self.round.draft.probs
+        return self.runner.check_graphs.run(logits, seqs, q, rows)
+
     def _rejecting(self, seqs: list[Sequence]) -> list[int]:
         """Requests whose drafts were drawn by chance, and not by the noise of a seed."""
-        if self.round.draft is None or self.round.draft.probs is None:
+        if self._no_q():
             return []
         return [i for i, seq in enumerate(seqs) if seq.draft and seq.draws_freely]
 
@@ -182,14 +194,15 @@ class Speculation:
                   for row in range(row, row + 1 + n)]  # fmt: skip
         rows = torch.tensor([row for _, row in spread], device=device)
         p = probabilities(logits[rows], [seq.params for seq, _ in spread])
-        own = [self.round.rows[seq] for seq in seqs]
-        firsts = np.cumsum([0, *(1 + n for n in counts)])[:-1].tolist()
-        positions = [len(seq.tokens) for seq in seqs]
-        meta = torch.tensor(
-            [own, firsts, counts, [seq.seed for seq in seqs], positions], device=device
-        )
-        own, firsts, counts, seeds, positions = meta.unbind(0)
-        block = Block(firsts, counts, draft.ids[own], draft.probs[own])
+        firsts = np.cumsum([0, *(1 + n for n in counts)]).tolist()
+        G = draft.probs.shape[1]
+        meta = [
+            [self.round.rows[seq], first, n, seq.seed, len(seq.tokens), *seq.draft, *[0] * (G - n)]
+            for seq, first, n in zip(seqs, firsts, counts, strict=False)
+        ]
+        meta = torch.tensor(meta, device=device)
+        own, firsts, counts, seeds, positions = meta[:, :5].unbind(1)
+        block = Block(firsts, counts, meta[:, 5:], draft.probs[own])
         return check_block(block, p, seeds, positions)
 
     def _note(self, seqs: list[Sequence], counts: list[int], kept: list[int]) -> None:

@@ -19,6 +19,7 @@ from minimoe.ops.sampling import (
 
 DRAFT = 2  # the stream of noise that drafts are drawn with; acceptance has another
 GREEDY, SEEDED, FREE = 0, 1, 2
+FILTERS = 3
 
 
 def way(params) -> int:
@@ -77,13 +78,12 @@ class Chances:
 class StaticChances:
     """The same for B requests in buffers at fixed addresses, for a CUDA graph.
 
-    `kind` says what is prepared for: "greedy" for greedy requests only, "drawn" for all without
-    filters, "filtered" for all.
+    `kind` says what is prepared for besides greedy requests: any of SEEDED, FREE and FILTERS.
     """
 
-    KINDS = ("greedy", "drawn", "filtered")
-
-    def __init__(self, kind: str, requests: int, length: int, vocab: int, device: torch.device):
+    def __init__(
+        self, kind: frozenset[int], requests: int, length: int, vocab: int, device: torch.device
+    ):
         self.kind, self.length, self.vocab = kind, length, vocab
         pin = device.type == "cuda"
         self._whole = torch.zeros(4, requests, dtype=torch.long, pin_memory=pin)
@@ -91,15 +91,9 @@ class StaticChances:
         self.whole, self.real = self._whole.to(device), self._real.to(device)
         self.q: list[torch.Tensor] = []
 
-    @classmethod
-    def kind_of(cls, seqs: list) -> str:
-        """The least that serves these requests."""
-        drawn = [seq.params for seq in seqs if not seq.params.greedy]
-        return cls.KINDS[bool(drawn) + any(params.filters for params in drawn)]
-
     def fill(self, seqs: list) -> None:
         """Take these requests; rows beyond them repeat the first."""
-        if self.kind == "greedy":
+        if not self.kind:
             return
         whole, real = [], []
         for seq in seqs:
@@ -114,24 +108,35 @@ class StaticChances:
     def begin(self) -> None:
         """First of what a graph records: the noise of all places."""
         self.q = []
-        if self.kind != "greedy":
-            _, seeds, positions, fresh = self.whole
+        _, seeds, positions, fresh = self.whole
+        if SEEDED in self.kind:
             self.noise = noises(seeds, positions, self.length, self.vocab)
+        if FREE in self.kind:
             self.uniform = uniforms(seeds, fresh, self.length)
 
     def draw(self, place: int, logits: torch.Tensor) -> torch.Tensor:
         """As `Chances.draw`."""
-        best = logits.argmax(-1)
-        if self.kind == "greedy":
-            return best
+        ids = logits.argmax(-1)
+        if not self.kind:
+            return ids
         ways, temperatures = self.whole[0], self.real[0]
         p = softmax_at(logits, temperatures)
-        if self.kind == "filtered":
+        if FILTERS in self.kind:
             p = keep_likeliest(p, *self.real[1:])
-        self.q.append(p)
-        seeded = (p / self.noise[:, place]).argmax(-1)
-        drawn = torch.where(ways == FREE, draw_by_sum(p, self.uniform[:, place]), seeded)
-        return torch.where(ways == GREEDY, best, drawn)
+        if SEEDED in self.kind:
+            ids = torch.where(ways == SEEDED, (p / self.noise[:, place]).argmax(-1), ids)
+        if FREE in self.kind:
+            ids = torch.where(ways == FREE, draw_by_sum(p, self.uniform[:, place]), ids)
+            self.q.append(p)
+        return ids
+
+
+def kind_of(seqs: list) -> frozenset[int]:
+    """What the requests of a batch need besides a greedy choice."""
+    needs = {way(seq.params) for seq in seqs} - {GREEDY}
+    if any(seq.params.filters and not seq.params.greedy for seq in seqs):
+        needs.add(FILTERS)
+    return frozenset(needs)
 
 
 def uniforms(seeds: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:
