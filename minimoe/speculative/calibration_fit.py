@@ -9,7 +9,7 @@ import numpy as np
 
 from minimoe.speculative.calibration import PLAIN, Weights, sigmoid
 
-BINS = 15
+BINS = 10
 GRID = np.exp(np.arange(-80, 81) * 0.02)  # temperatures, 0.2 to 5; the middle is 1, no change
 RIDGE = 1e-4  # keeps weights finite where everything was accepted
 
