@@ -10,6 +10,7 @@ BENCHES = {
     "attention": ("minimoe.bench.attention", "MLA decode attention beside the measured roofs"),
     "speculative": ("minimoe.bench.speculative", "tok/s by load: no drafts, fixed lengths, budget"),
     "ep": ("minimoe.bench.ep", "expert parallelism over P processes: tok/s, bytes, waiting"),
+    "exchange": ("minimoe.bench.exchange", "all-to-all by size, and an expert layer over ranks"),
     "reuse": ("minimoe.bench.reuse", "time to first token, cold, warm and from disk"),
 }
 

@@ -18,6 +18,7 @@ import torch
 from minimoe.checkpoint import checkpoint_folder
 from minimoe.config import ModelConfig
 from minimoe.engine import rank_engine
+from minimoe.engine.arguments import checked_length
 from minimoe.engine.engine import Engine, Request
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.rank_engine import Job, Update
@@ -85,6 +86,7 @@ class Assigner:
         self.aborted: list[list[str]] = [[] for _ in range(size)]
 
     def add(self, seq: Sequence) -> None:
+        """Give a request, with what it has so far, to the rank that has the fewest."""
         busy = [0] * len(self.jobs)
         for rank in self.rank_of.values():
             busy[rank] += 1
@@ -95,6 +97,7 @@ class Assigner:
 
     @property
     def has_unfinished(self) -> bool:
+        """True while any rank has a request."""
         return bool(self.rank_of)
 
     def finish(self, seq: Sequence, reason: str) -> None:
@@ -274,6 +277,7 @@ def start_parallel(size: int, settings: dict | None, options: dict):
     folder = checkpoint_folder(options["model"]).resolve()
     config = ModelConfig.load(folder)
     slots_for(config.n_routed_experts, size, settings.spare_slots)  # fails early if it cannot be
+    length = checked_length(options["max_model_len"], config)
     device = str(options["device"]).partition(":")[0]
     ranks = Ranks(size, device, settings.timeout, settings.threads)
     try:
@@ -290,7 +294,7 @@ def start_parallel(size: int, settings: dict | None, options: dict):
         settings,
         num_blocks=min(one["num_blocks"] for one in found),
         placement=found[0]["placement"],
-        max_model_len=options["max_model_len"] or config.max_position_embeddings,
+        max_model_len=length,
         seed=options["seed"],
     )
     return config, engine.tokenizer, engine

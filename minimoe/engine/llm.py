@@ -1,14 +1,20 @@
 """`LLM`: the public face. Load a model, generate, chat, stream."""
 
 import itertools
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from numbers import Integral
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from minimoe.config import SHIPPED, ModelConfig
+from minimoe.engine.arguments import (
+    as_prompts,
+    check_device,
+    check_dtype,
+    checked_length,
+    per_prompt,
+    require_positive,
+)
 from minimoe.engine.engine import BLOCK_SIZE, Engine, Request
 from minimoe.engine.interrupts import Interrupts
 from minimoe.engine.outputs import RequestOutput
@@ -20,12 +26,6 @@ from minimoe.model.serving import ServingModel
 from minimoe.model.transformer import Transformer
 from minimoe.tokenizer import Tokenizer
 
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
 POOL_BYTES = 256 * 2**20  # of KV cache on a CPU, unless one long request needs more
 
 
@@ -76,57 +76,66 @@ class LLM:
         expert_parallel_config: dict | None = None,
     ):
         options = {name: value for name, value in locals().items() if name != "self"}
-        _require_positive(
+        size, settings = (options.pop(f"expert_parallel_{name}") for name in ("size", "config"))
+        require_positive(
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             max_model_len=max_model_len,
             num_gpu_blocks_override=num_gpu_blocks_override,
-            expert_parallel_size=expert_parallel_size,
+            expert_parallel_size=size,
         )
-        speculative = None
-        if speculative_config is not None:
-            speculative = SpeculativeConfig.of(speculative_config)
         if kv_store is not None and not enable_prefix_caching:
             raise MinimoeError("kv_store needs prefix caching: leave enable_prefix_caching on")
         self._ids = itertools.count()
-        if expert_parallel_size != 1 or expert_parallel_config:
-            return self._start_ranks(options)
-        textbook, folder = _load(model, _dtype(dtype), check_device(device))
+        if size > 1 or settings:
+            self._start_ranks(size, settings, options)
+        else:
+            self._start_here(**options)
+
+    def _start_here(
+        self,
+        model,
+        device,
+        dtype,
+        max_model_len,
+        num_gpu_blocks_override,
+        kv_store,
+        speculative_config,
+        **limits,
+    ) -> None:
+        speculative = None
+        if speculative_config is not None:
+            speculative = SpeculativeConfig.of(speculative_config)
+        textbook, folder = _load(model, check_dtype(dtype), check_device(device))
         self.config: ModelConfig = textbook.config
         self.tokenizer = Tokenizer(folder)
-        limit = self.config.max_position_embeddings
-        max_model_len = max_model_len or limit
-        if max_model_len > limit:
-            raise MinimoeError(
-                f"max_model_len is {max_model_len} and the model has {limit} positions: lower it"
-            )
+        max_model_len = checked_length(max_model_len, self.config)
         self.model = ServingModel(textbook)
         drafter = speculative.make_drafter(self.model, model) if speculative else None
-        blocks = num_gpu_blocks_override or _pool_blocks(self.model, max_model_len, max_num_seqs)
+        most = limits["max_num_seqs"]
+        blocks = num_gpu_blocks_override or _pool_blocks(self.model, max_model_len, most)
         self.engine = Engine(
             self.model,
             self.tokenizer,
             max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
             num_blocks=blocks,
-            seed=seed,
-            enable_prefix_caching=enable_prefix_caching,
             fingerprint=_fingerprint(model, folder, self.config, dtype, drafter)
             if kv_store is not None
             else "",
             kv_store=kv_store,
             drafter=drafter,
             make_budget=speculative and speculative.make_budget,
+            **limits,
         )
 
-    def _start_ranks(self, options: dict) -> None:
+    def _start_ranks(self, size: int, settings: dict | None, options: dict) -> None:
         """The model is then in the ranks, and `model` is None here."""
         from minimoe.engine.expert_parallel import start_parallel
 
-        size, settings = (options.pop(f"expert_parallel_{name}") for name in ("size", "config"))
         options["device"] = check_device(options["device"])
-        _dtype(options["dtype"])
+        check_dtype(options["dtype"])
+        if options["speculative_config"] is not None:
+            SpeculativeConfig.of(options["speculative_config"])
         self.model = None
         self.config, self.tokenizer, self.engine = start_parallel(size, settings, options)
 
@@ -141,8 +150,8 @@ class LLM:
         freed before the exception goes on. Raises MinimoeError for a bad prompt, EngineError when
         logits are not numbers.
         """
-        prompts = _as_prompts(prompts)
-        pairs = list(zip(prompts, _per_prompt(params, prompts), strict=True))
+        prompts = as_prompts(prompts)
+        pairs = list(zip(prompts, per_prompt(params, prompts), strict=True))
         requests: list[Request] = []
         with Interrupts() as interrupts:
             try:
@@ -230,34 +239,6 @@ def _fingerprint(model: str | Path, folder: Path, config: ModelConfig, dtype: st
     return kv_fingerprint(name, dtype, BLOCK_SIZE, drafter.name)
 
 
-def check_device(device: str | None) -> str:
-    """The device asked for, or the best one. Raises MinimoeError for one that is not there."""
-    if device is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise MinimoeError(f"device is {str(device)!r}: it must be 'cpu', 'cuda' or 'cuda:N'")
-    if str(device) == "cpu":
-        return "cpu"
-    if not torch.cuda.is_available():
-        raise MinimoeError("device is 'cuda' and this torch sees no CUDA GPU: use device='cpu'")
-    number = int(str(device).partition(":")[2] or 0)
-    if number >= torch.cuda.device_count():
-        raise MinimoeError(f"device is {device!r} and there are {torch.cuda.device_count()} GPUs")
-    return str(device)
-
-
-def _dtype(name: str) -> torch.dtype:
-    if name not in DTYPES:
-        raise MinimoeError(f"dtype is {name!r}: it must be one of {', '.join(DTYPES)}")
-    return DTYPES[name]
-
-
-def _require_positive(**values: int | None) -> None:
-    for name, value in values.items():
-        if value is not None and not (isinstance(value, int) and value >= 1):
-            raise MinimoeError(f"{name} is {value!r}: it must be a whole number of 1 or more")
-
-
 def _pool_blocks(model: ServingModel, max_model_len: int, max_num_seqs: int) -> int:
     """Blocks for every request at full length if that fits, for one request at least."""
     per_request = -(-max_model_len // BLOCK_SIZE)
@@ -267,27 +248,3 @@ def _pool_blocks(model: ServingModel, max_model_len: int, max_num_seqs: int) -> 
     if model.device.type == "cuda":
         budget = torch.cuda.mem_get_info(model.device)[0] // 2
     return max(per_request, min(per_request * max_num_seqs, budget // block_bytes))
-
-
-def _as_prompts(prompts) -> list:
-    """One prompt or many; a flat sequence of whole numbers is one prompt of token ids."""
-    if isinstance(prompts, str):
-        return [prompts]
-    if hasattr(prompts, "tolist"):  # a tensor or an array
-        prompts = prompts.tolist()
-    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping | bytes):
-        raise MinimoeError(f"the prompt is a {type(prompts).__name__}: give text or token ids")
-    prompts = list(prompts)
-    return [prompts] if prompts and isinstance(prompts[0], Integral) else prompts
-
-
-def _per_prompt(params, prompts: list) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * len(prompts)
-    if not isinstance(params, list | tuple):
-        raise MinimoeError(f"params is a {type(params).__name__}: give SamplingParams")
-    if len(params) != len(prompts):
-        raise MinimoeError(
-            f"{len(params)} sampling params for {len(prompts)} prompts: give one, or one a prompt"
-        )
-    return params

@@ -162,6 +162,7 @@ class RankEngine:
         self._told[job.request_id] = len(request.seq.tokens)
 
     def abort(self, request_id: str) -> None:
+        """End a request; one that this rank does not have is no error."""
         self.engine.abort_request(request_id)
         self._told.pop(request_id, None)
 
@@ -220,6 +221,7 @@ def start(context, options: dict, spare_slots: int, window: int) -> dict:
 
 
 def step(context, jobs: list[Job], aborted: list[str]) -> list[Update]:
+    """Drop and take requests, then one step together with the other ranks."""
     rank = context.state["engine"]
     for request_id in aborted:
         rank.abort(request_id)
@@ -229,14 +231,17 @@ def step(context, jobs: list[Job], aborted: list[str]) -> list[Update]:
 
 
 def rebalance(context, placement: Placement) -> None:
+    """See `RankEngine.rebalance`."""
     context.state["engine"].rebalance(placement)
 
 
 def reshard(context, placement: Placement) -> None:
+    """See `RankEngine.reshard`."""
     context.state["engine"].reshard(placement)
 
 
 def expert_load(context, reset: bool) -> np.ndarray:
+    """`[L, E]`: choices of this rank's own tokens over the window."""
     window = context.state["engine"].window
     load = window.load()
     if reset:
@@ -245,17 +250,21 @@ def expert_load(context, reset: bool) -> np.ndarray:
 
 
 def take_times(context, reset: bool) -> dict:
+    """See `RankEngine.take_times`."""
     return context.state["engine"].take_times(reset)
 
 
 def slow(context, rank: int, factor: float) -> None:
+    """Make the experts of one rank take `factor` times as long."""
     if context.rank == rank:
         context.state["engine"].slow(factor)
 
 
 def time_apart(context, on: bool) -> None:
+    """Let ranks meet before each message, so that waiting is told from exchange."""
     context.wire.apart = on
 
 
 def close(context) -> None:
+    """Write what is still to be stored."""
     context.state.pop("engine").llm.close()

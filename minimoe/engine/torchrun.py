@@ -63,7 +63,7 @@ def _own_device(device: str | None) -> str:
     """The GPU of this rank on its machine, or the CPU."""
     import torch
 
-    from minimoe.engine.llm import check_device
+    from minimoe.engine.arguments import check_device
 
     device = check_device(device)
     if device.startswith("cuda"):

@@ -28,17 +28,18 @@ def build(
     """
     check_placement(placement, 1, placement.experts, context.size)
     experts = rank_slots(placement, 0, context.rank)
-    gate_up = torch.stack([_weight(seed, 2 * e, 2 * F, D) for e in experts])
-    down = torch.stack([_weight(seed, 2 * e + 1, D, F) for e in experts])
-    gate_up, down = (w.to(context.device, dtype) for w in (gate_up, down))
+    where = {"device": context.device, "dtype": dtype}
+    gate_up = torch.stack([_weight(seed, 2 * e, 2 * F, D, **where) for e in experts])
+    down = torch.stack([_weight(seed, 2 * e + 1, D, F, **where) for e in experts])
     context.state["layer"] = _layer(context, placement, gate_up, down)
     context.state["placement"], context.state["K"] = placement, K
     return gate_up.nbytes + down.nbytes
 
 
-def _weight(seed: int, number: int, rows: int, columns: int) -> torch.Tensor:
-    random = torch.Generator().manual_seed(seed * 100_003 + number)
-    return torch.randn(rows, columns, generator=random) / columns**0.5
+def _weight(seed: int, number: int, rows: int, columns: int, device, dtype) -> torch.Tensor:
+    random = torch.Generator(device).manual_seed(seed * 100_003 + number)
+    values = torch.randn(rows, columns, generator=random, device=device)
+    return (values / columns**0.5).to(dtype)
 
 
 def _layer(context, placement: Placement, gate_up, down) -> ExpertParallel:
@@ -84,26 +85,44 @@ def inputs(context, tokens: int, seed: int = 0, skew: float = 0.0):
 def run(context, tokens: int, repeats: int = 10, seed: int = 0, skew: float = 0.0) -> dict:
     """Run the layer `repeats` times on the same tokens, each time from a common start.
 
-    Gives medians per step: "seconds", and of those "own" (apart from waiting and exchange),
-    "experts", "exchange", "waiting"; "rows" that this rank's experts computed; "load" `[E]` of its
-    own tokens; "bytes" sent and received in one step; "output" `[T, D]`.
+    Gives "seconds", the median of a step by the clock. Then, from as many steps again in which
+    ranks meet before every message, the medians "own" (apart from waiting and exchange),
+    "experts", "exchange" and "waiting". And of one step: "rows" that this rank's experts computed,
+    "load" `[E]` of its own tokens, "bytes" (sent, received), "output" `[T, D]`.
     """
     wire, layer = context.wire, context.state["layer"]
     work = inputs(context, tokens, seed, skew)
-    out = layer(*work)  # warm up, and connect
-    apart, wire.apart = wire.apart, True
+    layer(*work)  # warm up, and connect
+    plain = [_step(context, work) for _ in range(repeats)]
     layer.take_load()
-    found = []
-    for _ in range(repeats):
-        sent, received = wire.bytes.sent, wire.bytes.received
-        wire.meet()
-        wire.times.reset()
-        start = time.perf_counter()
-        out = layer(*work)
-        wire.times.seconds = time.perf_counter() - start
-        found.append({name: getattr(wire.times, name) for name in FIELDS})
-    wire.apart = apart
-    report = {name: statistics.median(one[name] for one in found) for name in FIELDS}
-    report["rows"], report["load"] = wire.times.rows, layer.take_load().cpu() // repeats
-    report["bytes"] = (wire.bytes.sent - sent, wire.bytes.received - received)
-    return report | {"output": out.cpu()}
+    wire.reset()
+    wire.apart = True
+    try:
+        found = [_step(context, work) for _ in range(repeats)]
+    finally:
+        wire.apart = False
+    report = {name: _median(found, name) for name in FIELDS} | {
+        "seconds": _median(plain, "seconds"),
+        "rows": found[-1]["rows"],
+        "load": layer.take_load().cpu() // repeats,
+        "bytes": (wire.bytes.sent // repeats, wire.bytes.received // repeats),
+    }
+    return report | {"output": found[-1]["output"].cpu()}
+
+
+def _step(context, work: tuple) -> dict:
+    """One step from a common start."""
+    wire = context.wire
+    wire.times.reset()
+    wire.barrier()
+    start = time.perf_counter()
+    output = context.state["layer"](*work)
+    if output.is_cuda:
+        torch.cuda.synchronize()
+    wire.times.seconds = time.perf_counter() - start
+    names = (*FIELDS, "rows")
+    return {name: getattr(wire.times, name) for name in names} | {"output": output}
+
+
+def _median(steps: list[dict], name: str) -> float:
+    return statistics.median(step[name] for step in steps)

@@ -77,6 +77,7 @@ class Member:
 
     @property
     def dead(self) -> bool:
+        """True once the process has ended."""
         return self.process.poll() is not None
 
     def last_words(self) -> str:
@@ -158,6 +159,7 @@ class Ranks:
 
     @property
     def size(self) -> int:
+        """P of the present generation."""
         return len(self.members)
 
     @property

@@ -21,6 +21,7 @@ class Times:
         return self.seconds - self.exchange - self.waiting
 
     def reset(self) -> None:
+        """Begin again at zero."""
         for field in fields(self):
             setattr(self, field.name, field.default)
 
@@ -36,15 +37,18 @@ class Bytes(defaultdict):
         super().__init__(lambda: [0, 0])
 
     def add(self, kind: str, sent: int, received: int) -> None:
+        """One message of this kind."""
         self[kind][0] += sent
         self[kind][1] += received
 
     @property
     def sent(self) -> int:
+        """Bytes of all kinds."""
         return sum(sent for sent, _ in self.values())
 
     @property
     def received(self) -> int:
+        """Bytes of all kinds."""
         return sum(received for _, received in self.values())
 
 

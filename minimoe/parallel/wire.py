@@ -106,17 +106,24 @@ class Wire:
 
     def meet(self) -> None:
         """Wait for the others, where waiting is measured apart."""
-        if self.apart and self.size > 1:
+        if self.apart:
             start = time.perf_counter()
+            self.barrier()
+            self.times.waiting += time.perf_counter() - start
+
+    def barrier(self) -> None:
+        """Wait until all ranks have come here."""
+        if self.size > 1:
             with _link_errors():
                 self._group.barrier().wait()
-            self.times.waiting += time.perf_counter() - start
+                if self.device != "cpu":
+                    torch.cuda.synchronize()
 
     def _timed(self, run: Callable) -> None:
         start = time.perf_counter()
         with _link_errors():
             run()
-            if self.apart and torch.cuda.is_available():
+            if self.apart and self.device != "cpu":
                 torch.cuda.synchronize()
         self.times.exchange += time.perf_counter() - start
 

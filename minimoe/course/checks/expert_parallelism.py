@@ -1,0 +1,232 @@
+"""Exercises of 03_expert_parallelism."""
+
+import random
+
+from minimoe.course.check import Check, Wrong, register
+
+
+def wire_bytes_naive(pairs, width, itemsize):
+    """Count every row that crosses from one rank to another, there and back."""
+    out = []
+    for r in range(len(pairs)):
+        rows = 0
+        for q in range(len(pairs)):
+            if q != r:
+                rows += pairs[r][q]  # own tokens, to the rank that has the expert
+                rows += pairs[q][r]  # results of others' tokens, back to them
+        out.append(rows * width * itemsize)
+    return out
+
+
+def _own_rows_too(pairs, width, itemsize):
+    P = range(len(pairs))
+    return [sum(pairs[r][q] + pairs[q][r] for q in P) * width * itemsize for r in P]
+
+
+def _one_way(pairs, width, itemsize):
+    P = range(len(pairs))
+    return [sum(pairs[r][q] for q in P if q != r) * width * itemsize for r in P]
+
+
+def _there_twice(pairs, width, itemsize):
+    return [2 * sent for sent in _one_way(pairs, width, itemsize)]
+
+
+@register
+class WireBytes(Check):
+    """What each rank sends in one layer, from who computes whose pairs."""
+
+    name = "03-wire-bytes"
+    wrong = [
+        Wrong(_own_rows_too, "does not use the wire"),
+        Wrong(_one_way, "come back"),
+        Wrong(_there_twice, "other ranks' tokens"),
+        Wrong(lambda p, w, i: [sum(wire_bytes_naive(p, w, i))] * len(p), "all ranks together"),
+        Wrong(lambda p, w, i: wire_bytes_naive(p, w, 1), "itemsize"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """Two ranks, a rank without tokens, one hot rank, one rank alone, and random ones."""
+        yield [[1, 2], [3, 4]], 10, 4
+        yield [[0, 0, 0], [5, 1, 2], [0, 0, 0]], 8, 2
+        yield [[9, 0, 0], [9, 0, 0], [9, 0, 0]], 3, 4
+        yield [[7]], 16, 4
+        for _ in range(20):
+            P = rng.randrange(2, 6)
+            pairs = [[rng.randrange(0, 20) for _ in range(P)] for _ in range(P)]
+            yield pairs, rng.randrange(1, 300), rng.choice([1, 2, 4])
+
+    def expected(self, *args):
+        return wire_bytes_naive(*args)
+
+    def describe(self, pairs, width, itemsize):
+        return f"pairs {pairs}, {width} values of {itemsize} bytes"
+
+    def hint(self, got, pairs, width, itemsize):
+        slips = {
+            _own_rows_too: "a row for an expert on its own rank does not use the wire",
+            _one_way: "rows go there, and results come back: a rank sends both kinds",
+            _there_twice: "it returns as many rows as it got of other ranks' tokens: a column",
+            lambda *a: [sum(wire_bytes_naive(*a))] * len(a[0]): "this is all ranks together",
+            lambda p, w, i: wire_bytes_naive(p, w, 1): "a value has `itemsize` bytes",
+        }
+        return first_slip(slips, got, pairs, width, itemsize)
+
+
+def first_slip(slips: dict, got, *args) -> str | None:
+    """What to say when the result is that of a known slip. slips: function to advice."""
+    return next((text for slip, text in slips.items() if list(got) == list(slip(*args))), None)
+
+
+def all_to_all_naive(rows, counts):
+    """Cut each rank's rows by its counts, then collect every rank's part for each."""
+    P = len(rows)
+    parts = []
+    for r in range(P):
+        start, own = 0, []
+        for q in range(P):
+            own.append(rows[r][start : start + counts[r][q]])
+            start += counts[r][q]
+        parts.append(own)
+    return [[row for r in range(P) for row in parts[r][q]] for q in range(P)]
+
+
+def _equal_parts(rows, counts):
+    P = len(rows)
+    parts = [[own[q * len(own) // P : (q + 1) * len(own) // P] for q in range(P)] for own in rows]
+    return [[row for r in range(P) for row in parts[r][q]] for q in range(P)]
+
+
+def _last_sender_first(rows, counts):
+    P = len(rows)
+    turned = all_to_all_naive(rows[::-1], counts[::-1])
+    return turned if P else []
+
+
+def _counts_of_receiver(rows, counts):
+    P = range(len(counts))
+    return all_to_all_naive(rows, [[counts[q][r] for q in P] for r in P])
+
+
+@register
+class AllToAll(Check):
+    """Lists cut into uneven parts and put together again."""
+
+    name = "03-all-to-all"
+    wrong = [
+        Wrong(lambda rows, counts: rows, "stays where it was"),
+        Wrong(_equal_parts, "uneven"),
+        Wrong(_last_sender_first, "order of the senders"),
+        Wrong(_counts_of_receiver, "counts[r][q]"),
+        Wrong(lambda rows, counts: all_to_all_naive(rows, counts)[:1], "one list for each rank"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """Even, uneven, a rank with nothing, all to one, one rank alone, and random ones."""
+        yield [["a0", "a1", "a2"], ["b0", "b1", "b2"]], [[1, 2], [2, 1]]
+        yield [["a0", "a1"], [], ["c0"]], [[0, 1, 1], [0, 0, 0], [1, 0, 0]]
+        yield [["a0"], ["b0", "b1"], ["c0"]], [[0, 1, 0], [0, 2, 0], [0, 1, 0]]
+        yield [["a0", "a1"]], [[2]]
+        yield [[], []], [[0, 0], [0, 0]]
+        for _ in range(20):
+            P = rng.randrange(2, 5)
+            counts = [[rng.randrange(0, 4) for _ in range(P)] for _ in range(P)]
+            rows = [[f"{'abcd'[r]}{i}" for i in range(sum(own))] for r, own in enumerate(counts)]
+            yield rows, counts
+
+    def expected(self, *args):
+        return all_to_all_naive(*args)
+
+    def describe(self, rows, counts):
+        return f"rows {rows}, counts {counts}"
+
+    def hint(self, got, rows, counts):
+        got = [list(own) for own in got]
+        if got == [list(own) for own in rows]:
+            return "everything stays where it was: rank q gets what the others have for it"
+        if len(got) != len(rows):
+            return "give one list for each rank"
+        if got == _equal_parts(rows, counts):
+            return "parts are uneven: counts[r][q] says how long each is"
+        if sorted(map(str, sum(got, []))) != sorted(map(str, sum(rows, []))):
+            return "rows are lost or doubled: each rank's rows are cut by its own counts[r][q]"
+        if [sorted(own) for own in got] == [sorted(own) for own in self.expected(rows, counts)]:
+            return "the right rows, but they must lie in the order of the senders"
+        return "rank r's first counts[r][0] rows are for rank 0, the next counts[r][1] for rank 1"
+
+
+def copies_naive(chosen, per_rank, home):
+    """(a copy per expert, a copy per rank) that leave the rank `home`."""
+    by_expert, by_rank = 0, 0
+    for experts in chosen:
+        ranks = set()
+        for expert in experts:
+            rank = expert // per_rank
+            if rank != home:
+                by_expert += 1
+                ranks.add(rank)
+        by_rank += len(ranks)
+    return by_expert, by_rank
+
+
+def _home_too(chosen, per_rank, home):
+    return (
+        sum(len(experts) for experts in chosen),
+        sum(len({e // per_rank for e in experts}) for experts in chosen),
+    )
+
+
+def _modulo(chosen, per_rank, home):
+    turned = [[e % per_rank * per_rank for e in experts] for experts in chosen]
+    return copies_naive(turned, per_rank, home)
+
+
+def _over_all_tokens(chosen, per_rank, home):
+    first, _ = copies_naive(chosen, per_rank, home)
+    ranks = {e // per_rank for experts in chosen for e in experts} - {home}
+    return first, len(ranks)
+
+
+@register
+class Copies(Check):
+    """Rows that leave a rank, with one per expert and with one per rank."""
+
+    name = "03-copies"
+    wrong = [
+        Wrong(_home_too, "stay at home"),
+        Wrong(_modulo, "e // per_rank"),
+        Wrong(_over_all_tokens, "each token"),
+        Wrong(lambda *args: copies_naive(*args)[::-1], "first a copy per expert"),
+        Wrong(lambda *args: copies_naive(*args)[0], "a pair"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """All on one rank, all at home, one each, K = 1, no tokens, and random choices."""
+        yield [[0, 5, 6, 7]], 2, 0
+        yield [[2, 3]], 2, 0
+        yield [[0, 1]], 2, 0
+        yield [[4], [4], [1]], 2, 1
+        yield [], 4, 0
+        for _ in range(20):
+            per_rank, P = rng.randrange(1, 9), rng.randrange(2, 9)
+            E = per_rank * P
+            K = rng.randrange(1, min(6, E) + 1)
+            chosen = [rng.sample(range(E), K) for _ in range(rng.randrange(1, 12))]
+            yield chosen, per_rank, rng.randrange(P)
+
+    def expected(self, *args):
+        return copies_naive(*args)
+
+    def describe(self, chosen, per_rank, home):
+        return f"chosen {chosen}, {per_rank} experts a rank, tokens of rank {home}"
+
+    def hint(self, got, *args):
+        if not isinstance(got, tuple | list) or len(got) != 2:
+            return "give a pair: copies per expert, copies per rank"
+        slips = {
+            _home_too: "copies for experts of `home` stay at home",
+            _modulo: "rank r holds experts r * per_rank and on: expert e is on rank e // per_rank",
+            _over_all_tokens: "each token travels by itself: count its ranks, then add up",
+            lambda *a: copies_naive(*a)[::-1]: "first a copy per expert, then a copy per rank",
+        }
+        return first_slip(slips, got, *args)
