@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter
 
 from minimoe.course import style
@@ -75,6 +76,7 @@ def roofline_plot(
 def _name_points(axes, points: list[Point], unit: float, above: bool) -> None:
     """Names below and right of the points, or above and left, so that two series keep apart."""
     place = {"xytext": (-4, 6), "ha": "right"} if above else {"xytext": (4, -12)}
+    place["path_effects"] = [withStroke(linewidth=3, foreground="white")]  # over a line, too
     for point in points:
         at = (point.intensity, point.rate / unit)
         axes.annotate(point.name, at, textcoords="offset points", fontsize=9, **place)
