@@ -1,13 +1,11 @@
 """`bench attention`: MLA decode attention over the paged cache beside this machine's roofs."""
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
 from minimoe.bench.moe import check_device, load_roofs
-from minimoe.bench.timing import about, seconds_each
+from minimoe.bench.timing import about, save, seconds_each
 from minimoe.errors import MinimoeError
 from minimoe.ops.mla_attention import decode_gathered, decode_path
 from minimoe.perf.hardware import DTYPES, Hardware, free_memory
@@ -71,8 +69,7 @@ def main(args) -> dict:
                 notes.append(str(error))
     result = {**about(device), "dtype": dtype, "roofs": roofs.to_dict()}
     result |= {"rows": rows, "notes": notes}
-    if args.save:
-        Path(args.save).write_text(json.dumps(result, indent=1) + "\n")
+    save(result, args.save)
     return result
 
 

@@ -7,7 +7,7 @@ import torch
 
 from minimoe.bench.expert_baselines import BASELINES, BATCHED_ROWS, CAPTURABLE, sorted_rows
 from minimoe.bench.expert_shapes import SHAPES, ExpertShape, random_weights, routed, sized
-from minimoe.bench.timing import about, seconds_each
+from minimoe.bench.timing import about, save, seconds_each
 from minimoe.errors import MinimoeError
 from minimoe.ops.grouped_experts import describe_path, experts_serve
 from minimoe.perf.hardware import DTYPES, Hardware, from_dict, measure, usable_dtypes
@@ -49,8 +49,7 @@ def main(args) -> dict:
         rows += bench_shape(shape, args.tokens, dtype, device, roofs, args.baselines)
     result = {**about(device), "dtype": dtype, "roofs": roofs.to_dict()}
     result |= {"rows": rows, "notes": notes}
-    if args.save:
-        Path(args.save).write_text(json.dumps(result, indent=1) + "\n")
+    save(result, args.save)
     return result
 
 

@@ -1,6 +1,7 @@
 """Seconds of a piece of device work: CUDA graphs where they can be captured, else the clock."""
 
 import datetime
+import json
 import platform
 import sys
 from collections.abc import Callable
@@ -58,3 +59,17 @@ def about(device: str) -> dict:
         "versions": versions,
         "command": " ".join(["python -m minimoe", *words]),
     }
+
+
+def save(result: dict, path: str | None) -> None:
+    """Write a result to `path`, if there is one, with six digits of each number."""
+    if path:
+        Path(path).write_text(json.dumps(_rounded(result), indent=1) + "\n")
+
+
+def _rounded(value):
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value

@@ -1,15 +1,26 @@
-"""The roofline model against what was measured on an H200, over every saved row."""
+"""The roofline model against what was measured, over every saved row."""
 
 import pytest
 
-from minimoe.course.measured import load
+from minimoe.course.measured import FOLDER, load
 from minimoe.perf.roofline import Work, away_from_knee, predict
 
 OVERHEAD = 12e-6  # seconds: the kernels of one layer start one after another
+ON_CPU = sorted(path.stem for path in FOLDER.glob("cpu-*.json"))
 
 
-@pytest.mark.parametrize("name", ["h200-moe", "h200-attention"])
-def test_within_a_quarter_away_from_the_knee(name):
+@pytest.mark.parametrize("name, least", [("h200-moe", 6), ("h200-attention", 6)])
+def test_within_a_quarter_away_from_the_knee_on_a_gpu(name, least):
+    assert rows_within_a_quarter(name) >= least
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_within_a_quarter_away_from_the_knee_on_a_cpu(name):
+    assert rows_within_a_quarter(name) >= 3
+
+
+def rows_within_a_quarter(name: str) -> int:
+    """How many rows of the file are away from the knee: all of them predicted within 25 %."""
     saved = load(name)
     bandwidth, rate = saved.roofs.read, saved.roofs.matmul[saved.dtype]
     checked = 0
@@ -20,7 +31,14 @@ def test_within_a_quarter_away_from_the_knee(name):
         ratio = predict(work, bandwidth, rate, OVERHEAD) / row["seconds"]
         assert 0.75 < ratio < 1.25, (row["shape"], row.get("tokens"), row.get("context"), ratio)
         checked += 1
-    assert checked >= 6
+    return checked
+
+
+@pytest.mark.parametrize("name", ON_CPU)
+def test_cpu_rows_say_where_they_are_from(name):
+    saved = load(name)
+    assert saved.command.startswith("python -m minimoe bench moe") and saved.date
+    assert saved.roofs.device == "cpu" and saved.roofs.threads > 0 and saved.versions["torch"]
 
 
 def test_saved_rows_say_where_they_are_from():
