@@ -7,11 +7,7 @@ never wait for an address. Programs stay and take tile after tile, so that the n
 arrive while this one's results are written.
 """
 
-from dataclasses import dataclass
-
 import torch
-import triton
-import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
@@ -21,20 +17,11 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 ROWS = 64  # of one group of four warps: a matrix instruction's height
 COLS = 128
 DEPTH = 64  # along the summed dimension: 128 bytes
+STAGES = 4  # of the prefetch
+GROUP = 4  # row tiles of one expert that are worked on side by side
 SHARED = gl.NVMMASharedLayout(128, 16, 2)
 
 
-@dataclass(frozen=True)
-class Wide:
-    """A tile has `blocks` of 64 rows, and two blocks of 128 columns: of gate and of up, or side by
-    side. `stages` of the prefetch; `group` row tiles of one expert are worked on side by side."""
-
-    blocks: int
-    stages: int
-    group: int
-
-
-GATE_UP, DOWN = Wide(2, 4, 4), Wide(2, 4, 4)
 # How four warps hold `[64, 128]` results on their way out: eight neighbouring columns a thread, so
 # that they leave in stores of 16 bytes.
 OUT: gl.constexpr = gl.constexpr(
@@ -101,7 +88,7 @@ def _hear(told, heard, jobs, turn):
 @gluon.jit
 def _ask(
     a, w, shared, starts, counter, E, K, N,
-    GATED: gl.constexpr, BLOCKS: gl.constexpr, GROUP: gl.constexpr,
+    GATED: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
     """The warp that hands out tiles and starts copies."""
     rows, weights, full, empty, told, heard, jobs = shared
@@ -116,10 +103,10 @@ def _ask(
     tile = gl.program_id(0)
     step = 0
     turn = 0
-    expert, before, begin, end = _find(tile, 0, 0, starts, E, across, BLOCKS * BM)
+    expert, before, begin, end = _find(tile, 0, 0, starts, E, across, 2 * BM)
     while expert < E:
         upcoming = gl.atomic_add(counter, 1) + gl.num_programs(0)  # asked for early
-        m0, column = _place(tile - before, begin, end, across, BLOCKS * BM, GROUP)
+        m0, column = _place(tile - before, begin, end, across, 2 * BM, GROUP)
         n0 = column * width
         _tell(told, heard, jobs, turn, m0, end, column)
         w_row = expert * N + n0
@@ -134,21 +121,21 @@ def _ask(
             mbarrier.expect(here, weight_bytes)
             tma.async_copy_global_to_shared(w, [w_row, k0], here, weights.index(2 * slot))
             tma.async_copy_global_to_shared(w, [w_next, k0], here, weights.index(2 * slot + 1))
-            for i in gl.static_range(BLOCKS):
+            for i in gl.static_range(2):
                 m = m0 + i * BM
                 mbarrier.expect(here, row_bytes, pred=m < end)
                 mbarrier.arrive(here, pred=m >= end)
-                to = rows.index(BLOCKS * slot + i)
+                to = rows.index(2 * slot + i)
                 tma.async_copy_global_to_shared(a, [m, k0], here, to, pred=m < end)
             step += 1
         turn += 1
         tile = upcoming
-        expert, before, begin, end = _find(tile, expert, before, starts, E, across, BLOCKS * BM)
+        expert, before, begin, end = _find(tile, expert, before, starts, E, across, 2 * BM)
     _tell(told, heard, jobs, turn, -1, 0, 0)
 
 
 @gluon.jit
-def _multiply(shared, out, targets, K, N, block, GATED: gl.constexpr, BLOCKS: gl.constexpr):
+def _multiply(shared, out, targets, K, N, block, GATED: gl.constexpr):
     """Four warps: one block of 64 rows of each tile."""
     rows, weights, full, empty, told, heard, jobs = shared
     stages: gl.constexpr = full.shape[0]
@@ -169,7 +156,7 @@ def _multiply(shared, out, targets, K, N, block, GATED: gl.constexpr, BLOCKS: gl
             for k0 in range(0, K, DEPTH):
                 slot = step % stages
                 mbarrier.wait(full.index(slot), (step // stages) & 1)
-                x = rows.index(BLOCKS * slot + block)
+                x = rows.index(2 * slot + block)
                 w_left = weights.index(2 * slot).permute((1, 0))
                 w_right = weights.index(2 * slot + 1).permute((1, 0))
                 next_left = hopper.warpgroup_mma(x, w_left, left, is_async=True)
@@ -210,12 +197,12 @@ def _write(out, values, target, live, n0, N):
 @gluon.jit
 def _grouped_matmul(
     a, w, out, targets, starts, counter, E, K, N,
-    GATED: gl.constexpr, BLOCKS: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
+    GATED: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
 ):  # fmt: skip
     BM: gl.constexpr = a.block_type.shape[0]
     COLS: gl.constexpr = w.block_type.shape[0]
     DEPTH: gl.constexpr = a.block_type.shape[1]
-    rows = gl.allocate_shared_memory(a.dtype, [BLOCKS * STAGES, BM, DEPTH], a.layout)
+    rows = gl.allocate_shared_memory(a.dtype, [2 * STAGES, BM, DEPTH], a.layout)
     weights = gl.allocate_shared_memory(a.dtype, [2 * STAGES, COLS, DEPTH], w.layout)
     jobs = gl.allocate_shared_memory(gl.int32, [2, 4], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -223,70 +210,36 @@ def _grouped_matmul(
     told = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     heard = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1 + BLOCKS)
-        mbarrier.init(empty.index(i), count=BLOCKS)
+        mbarrier.init(full.index(i), count=3)
+        mbarrier.init(empty.index(i), count=2)
     for i in gl.static_range(2):
         mbarrier.init(told.index(i), count=1)
-        mbarrier.init(heard.index(i), count=BLOCKS)
+        mbarrier.init(heard.index(i), count=2)
     hopper.fence_async_shared()
     shared = (rows, weights, full, empty, told, heard, jobs)
-    if BLOCKS == 2:
-        gl.warp_specialize(
-            [
-                (_multiply, (shared, out, targets, K, N, 0, GATED, BLOCKS)),
-                (_multiply, (shared, out, targets, K, N, 1, GATED, BLOCKS)),
-                (_ask, (a, w, shared, starts, counter, E, K, N, GATED, BLOCKS, GROUP)),
-            ],
-            [4, 1],
-            [232, 40],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_multiply, (shared, out, targets, K, N, 0, GATED, BLOCKS)),
-                (_multiply, (shared, out, targets, K, N, 1, GATED, BLOCKS)),
-                (_multiply, (shared, out, targets, K, N, 2, GATED, BLOCKS)),
-                (_ask, (a, w, shared, starts, counter, E, K, N, GATED, BLOCKS, GROUP)),
-            ],
-            [4, 4, 1],
-            [160, 160, 24],
-        )
+    gl.warp_specialize(
+        [
+            (_multiply, (shared, out, targets, K, N, 0, GATED)),
+            (_multiply, (shared, out, targets, K, N, 1, GATED)),
+            (_ask, (a, w, shared, starts, counter, E, K, N, GATED, GROUP)),
+        ],
+        [4, 1],
+        [232, 40],
+    )
 
 
-@triton.jit
-def _gather_rows(x, rows, total, out, D, PER_TOKEN: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy each routed row's token to its place in expert order."""
-    for place in range(tl.program_id(0), tl.load(total), tl.num_programs(0)):
-        token = (tl.load(rows + place) // PER_TOKEN).to(tl.int64)
-        for d0 in range(0, D, BLOCK):
-            d = d0 + tl.arange(0, BLOCK)
-            value = tl.load(x + token * D + d, mask=d < D)
-            tl.store(out + tl.cast(place, tl.int64) * D + d, value, mask=d < D)
-
-
-def gather_rows(x, rows, starts, per_token: int) -> torch.Tensor:
-    """`[R, D]`: the rows of `x [T, D]` in expert order; places that no expert has stay unset."""
-    out = x.new_empty(len(rows), x.shape[1])
-    programs = 8 * _processors(x.device)
-    _gather_rows[(programs,)](x, rows, starts[-1:], out, x.shape[1], per_token, 1024, num_warps=4)
-    return out
-
-
-def grouped_matmul(a, weight, out, rows, starts, tile: Wide, gated: bool) -> None:
+def grouped_matmul(a, weight, out, rows, starts, gated: bool) -> None:
     """`a [R, K]` in expert order times `weight [E * (N or 2N), K]`. Gated: `out [R, N]`, in expert
     order, is silu(gate) * up; else row i goes to `out[rows[i]]`."""
     E, N = len(starts) - 1, out.shape[1]
     counter = torch.zeros(1, dtype=torch.int32, device=a.device)
-    _grouped_matmul[(_processors(a.device),)](
+    processors = torch.cuda.get_device_properties(a.device).multi_processor_count
+    _grouped_matmul[(processors,)](
         _descriptor(a, ROWS), _descriptor(weight, COLS), out, rows, starts, counter,
-        E, a.shape[1], N, gated, tile.blocks, tile.stages, tile.group, num_warps=4,
+        E, a.shape[1], N, gated, STAGES, GROUP, num_warps=4,
     )  # fmt: skip
 
 
 def _descriptor(matrix: torch.Tensor, height: int) -> TensorDescriptor:
     """What the copy engine must know of a matrix: it copies `[height, DEPTH]` at a time."""
     return TensorDescriptor.from_tensor(matrix, [height, DEPTH], SHARED)
-
-
-def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -7,42 +7,16 @@ depend on shapes alone, so a CUDA graph can capture them. Arguments as in `group
 id of -1 means that the expert lives on another rank and adds nothing here.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from minimoe.ops.sort_rows_triton import chain, early_launch, sort_rows
+from minimoe.ops.expert_plans import Tile, choose
+from minimoe.ops.sort_rows_triton import chain, early_launch, gather_rows, sort_rows
 
-
-@dataclass(frozen=True)
-class Tile:
-    """What one program computes at a time, and how deep it prefetches."""
-
-    rows: int  # routed rows
-    cols: int  # output columns (for gate-up: this many of each)
-    depth: int  # along the summed dimension
-    warps: int
-    stages: int
-    extra: int = 0  # decode: this many more rows, for row counts between powers of two
-
-
-# Chosen by a sweep on an H200 at hidden 5120, expert hidden 2304. On the left the rows that most
-# experts stay within; then the tiles for gate-up and for down.
-DECODE = {
-    16: (Tile(16, 64, 128, 4, 3), Tile(16, 128, 128, 4, 4)),
-    32: (Tile(32, 64, 64, 4, 4), Tile(32, 128, 64, 8, 4)),
-    48: (Tile(32, 64, 64, 4, 4, extra=16), Tile(32, 128, 64, 8, 4, extra=16)),
-    64: (Tile(64, 64, 64, 4, 4), Tile(64, 128, 64, 8, 3)),
-    96: (Tile(64, 64, 64, 4, 4, extra=32), Tile(64, 128, 64, 8, 4, extra=32)),
-}
-PREFILL = {
-    320: (Tile(64, 128, 64, 4, 4), Tile(128, 256, 64, 8, 3)),
-    1 << 30: (Tile(128, 128, 64, 8, 3), Tile(128, 256, 64, 8, 3)),
-}
-HOPPER_ROWS = 320  # from here on the kernel in `grouped_experts_hopper.py` is faster, where it runs
 GROUP = 8  # row tiles of one expert that are worked on side by side
 
 
@@ -207,20 +181,6 @@ def unsupported(x: torch.Tensor, gate_up: torch.Tensor) -> str | None:
     return None
 
 
-def choose(rows_per_expert: float, hopper: bool = False) -> tuple[str, tuple]:
-    """Shape of the work and its tiles, by the mean number of rows per expert."""
-    likely = rows_per_expert + 2.5 * rows_per_expert**0.5  # most experts have fewer
-    if hopper and likely > HOPPER_ROWS:
-        from minimoe.ops.grouped_experts_hopper import DOWN, GATE_UP
-
-        return "hopper", (GATE_UP, DOWN)
-    for name, table in (("decode", DECODE), ("prefill", PREFILL)):
-        for limit, tiles in table.items():
-            if likely <= limit:
-                return name, tiles
-    raise AssertionError("the last row of PREFILL takes any number")
-
-
 def experts_triton(
     x, ids, weights, gate_up, down, routed: int | None = None, plan: tuple | None = None
 ) -> torch.Tensor:
@@ -278,10 +238,10 @@ def _prefill(a, weight, out, rows, starts, K, gated, tile, early=False):
 
 
 def _prefill_hopper(a, weight, out, rows, starts, K, gated, tile, early=False):
-    from minimoe.ops.grouped_experts_hopper import gather_rows, grouped_matmul
+    from minimoe.ops.grouped_experts_hopper import grouped_matmul
 
     a = gather_rows(a, rows, starts, K) if gated else a
-    grouped_matmul(a, weight, out, rows, starts, tile, gated)
+    grouped_matmul(a, weight, out, rows, starts, gated)
 
 
 MATMULS = {"decode": _decode, "prefill": _prefill, "hopper": _prefill_hopper}

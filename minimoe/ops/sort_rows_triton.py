@@ -78,3 +78,22 @@ def sort_rows(
         triton.next_power_of_2(blocks), experts2, block, early, num_warps=8, launch_pdl=early,
     )  # fmt: skip
     return rows, starts
+
+
+@triton.jit
+def _gather_rows(x, rows, total, out, D, PER_TOKEN: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy each routed row's token to its place in expert order."""
+    for place in range(tl.program_id(0), tl.load(total), tl.num_programs(0)):
+        token = (tl.load(rows + place) // PER_TOKEN).to(tl.int64)
+        for d0 in range(0, D, BLOCK):
+            d = d0 + tl.arange(0, BLOCK)
+            value = tl.load(x + token * D + d, mask=d < D)
+            tl.store(out + tl.cast(place, tl.int64) * D + d, value, mask=d < D)
+
+
+def gather_rows(x, rows, starts, per_token: int) -> torch.Tensor:
+    """`[R, D]`: the rows of `x [T, D]` in expert order; places that no expert has stay unset."""
+    out = x.new_empty(len(rows), x.shape[1])
+    programs = 8 * torch.cuda.get_device_properties(x.device).multi_processor_count
+    _gather_rows[(programs,)](x, rows, starts[-1:], out, x.shape[1], per_token, 1024, num_warps=4)
+    return out
