@@ -14,6 +14,7 @@ from minimoe.model.moe import DenseMLP, Experts, MoE, choose
 from minimoe.model.serving_attention import Pages, ServingAttention
 from minimoe.model.step import Step
 from minimoe.model.transformer import Layer, Transformer
+from minimoe.ops.columns import by_columns
 from minimoe.ops.grouped_experts import silu_mul
 from minimoe.ops.norm import norm_floor, rms_norm, scale_weight
 from minimoe.ops.rope import widen_turns
@@ -23,9 +24,10 @@ class ServingMLP:
     """Dense gated MLP; `add_to` adds its output to the residual `x [T, D]`."""
 
     def __init__(self, mlp: DenseMLP):
-        self.gate_up, self.down = mlp.gate_up.weight.t(), mlp.down.weight.t()
+        self.gate_up, self.down = by_columns(mlp.gate_up.weight), by_columns(mlp.down.weight)
 
     def add_to(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Add the MLP's answer for y `[T, D]` to x `[T, D]`, in place."""
         x.addmm_(silu_mul(torch.mm(y, self.gate_up)), self.down)
 
 
@@ -40,13 +42,15 @@ class ServingMoE:
             moe.experts.lay_out()
             self.run_experts = moe.experts.serve
         self.on_route: Callable | None = None
-        self.shared_down = moe.shared.down.weight.t()
+        self.shared_down = by_columns(moe.shared.down.weight)
         self.router, self.shared_up = moe.router.weight, moe.shared.gate_up.weight
         self.both = None
         if self.router.dtype in (torch.float32, torch.float64):
-            self.both = torch.cat([self.router, self.shared_up]).t()  # [D, E + 2 * shared]
+            both = torch.cat([self.router, self.shared_up])
+            self.both = by_columns(both)  # [D, E + 2 * shared]
 
     def add_to(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Add the answer of shared and chosen experts for y `[T, D]` to x `[T, D]`, in place."""
         logits, hidden = self._router_and_shared(y)
         ids, weights = choose(logits.sigmoid(), self.bias, self.config)
         if self.on_route is not None:
@@ -80,7 +84,7 @@ class ServingModel:
         config = model.config
         self.config, self.textbook = config, model
         self.embed, self.head = model.embed.weight, model.head.weight
-        self.head_t = self.head.t()  # [D, V]
+        self.head_t = by_columns(self.head)  # [D, V]
         self.floor = norm_floor(config.hidden_size, config.rms_norm_eps, self.embed)
         self.norm = scale_weight(model.norm.weight)
         self.layers = [ServingLayer(layer, config) for layer in model.layers]
@@ -89,10 +93,12 @@ class ServingModel:
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return self.embed.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """In what the weights are kept."""
         return self.embed.dtype
 
     def new_kv(self, blocks: int, block_size: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from minimoe.model.attention import MLA
 from minimoe.model.step import LongRequest, ShortGroup, Step
+from minimoe.ops.columns import by_columns
 from minimoe.ops.mla_attention import (
     absorbed_attention,
     decode_path,
@@ -40,7 +41,7 @@ class ServingAttention:
             floor = norm_floor(norm.numel(), config.rms_norm_eps, norm)
             self.q_low = (attn.q_a.weight, norm, floor)
         self.q = attn.q.weight  # [H * (N + R), D or q_lora_rank]
-        self.o = attn.o.weight.t()  # [H * v_head_dim, D]
+        self.o = by_columns(attn.o.weight)  # [H * v_head_dim, D]
         # The cache holds unit latents; the norm's weight goes into the up-projection.
         kv_b = attn.kv_b.weight.double() * attn.kv_norm.weight.double() * self.C**0.5
         self.kv_b = kv_b.to(self.q.dtype)
@@ -65,7 +66,7 @@ class ServingAttention:
         nope = torch.einsum("hnc,hnd->hcd", key_up, q[:, : self.N])
         heads = torch.cat([nope, q[:, self.N :]], dim=1) * self.scale  # [H, C + R, D]
         merged = torch.cat([heads.flatten(0, 1), self.kv_a.double()])
-        self.merged_in = merged.to(dtype).t()  # [D, (H + 1) * (C + R)]
+        self.merged_in = by_columns(merged.to(dtype))  # [D, (H + 1) * (C + R)]
         o = self.o.double().unflatten(0, (self.H, -1))  # [H, v_head_dim, D]
         out = torch.einsum("hvc,hvd->hcd", value_up, o)
         self.merged_out = out.reshape(self.H * self.C, D).to(dtype)

@@ -12,6 +12,7 @@ from torch import Tensor
 from minimoe.model.serving import ServingLayer, ServingModel
 from minimoe.model.serving_attention import Pages
 from minimoe.model.step import Step
+from minimoe.ops.columns import by_columns
 from minimoe.ops.norm import rms_norm, scale_weight, unit_norm_
 from minimoe.ops.rope import rope_table, rotate_heads_, widen_turns
 from minimoe.speculative.dspark import DSpark
@@ -29,10 +30,11 @@ class ServingDSpark:
         self.length, self.taps, self.layers = config.length, config.taps, config.layers
         self.width, self.latent = target.config.kv_width, target.config.kv_lora_rank
         self.stack = [ServingLayer(layer, dspark.layer_config) for layer in dspark.layers]
-        self.fuse = dspark.fuse.weight.t()  # [3D, D]
+        self.fuse = by_columns(dspark.fuse.weight)  # [3D, D]
         self.fuse_norm = scale_weight(dspark.fuse_norm.weight)
         # KV rows of all layers in one product.
-        self.kv_in = torch.cat([layer.attn.kv_a for layer in self.stack]).t()  # [D, layers*(C+R)]
+        kv_in = torch.cat([layer.attn.kv_a for layer in self.stack])
+        self.kv_in = by_columns(kv_in)  # [D, layers * (C + R)]
         self.latent_floor = self.stack[0].attn.latent_floor
         self.mask, self.norm, self.floor = (
             dspark.mask,
