@@ -4,16 +4,17 @@ import gc
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from tqdm import tqdm
 
 from minimoe import LLM, SamplingParams
 from minimoe.bench.prompts import mixed_prompts
-from minimoe.bench.speculative import LENGTHS
 from minimoe.errors import MinimoeError
 from minimoe.speculative.rules import FixedLength, Rule, Threshold
 
+LENGTHS = (1, 2, 3, 4, 5)  # fixed ones
 PROMPT_SETS = 4  # of a load: pairs use them in turn, so that their prefill is mostly found
 DOMAINS = 4
 ROOM = 6  # times the tokens wanted: a fast request may run this far ahead
@@ -32,42 +33,57 @@ class Turn:
 
     @property
     def tok_s(self) -> float:
+        """Tokens per second of this turn."""
         return self.tokens / self.seconds
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and how often; `load` is the largest number of requests at once."""
+
+    load: int
+    model: str = "tiny-moe"
+    device: str = "cpu"
+    dtype: str = "float32"
+    pairs: int = 15  # turns of each way
+    new_tokens: int = 64  # of a request, on average
+    prompt_tokens: int = 64
+    method: str = "dspark"
+    form: str = "priced"
+    threshold: float = 0.5
+    lengths: tuple[int, ...] = LENGTHS
+
+    @property
+    def longest(self) -> int:
+        """Positions that the fastest request may need."""
+        return self.prompt_tokens + ROOM * self.new_tokens + 16
+
+
 class Contest:
-    """Two engines on the same weights: one plain, one with a drafter whose rule is exchanged.
+    """Two engines on the same weights: one plain, one with a drafter whose rule is exchanged."""
 
-    `args` are those of `bench speculative`.
-    """
-
-    def __init__(self, args):
-        self.args = args
-        most = max(args.load)
+    def __init__(self, settings: Settings):
+        self.settings, most = settings, settings.load
         limits = {
-            "device": args.device,
-            "dtype": args.dtype,
+            "device": settings.device,
+            "dtype": settings.dtype,
             "max_num_seqs": most,
             "max_num_batched_tokens": max(512, most * (1 + max(LENGTHS))),
-            "max_model_len": args.prompt_tokens + ROOM * args.new_tokens + 16,
-            "num_gpu_blocks_override": self._blocks(most),
+            "max_model_len": settings.longest,
+            "num_gpu_blocks_override": 3 * most * -(-settings.longest // 16),
         }
-        config = {"method": args.method, "scheduled": args.form}
-        self.plain = LLM(args.model, **limits)
-        self.drafting = LLM(args.model, speculative_config=config, **limits)
-        self.rules: dict[str, Rule] = {f"fixed {n}": FixedLength(n) for n in LENGTHS}
-        self.rules["threshold"] = Threshold(max(LENGTHS), args.threshold)
+        config = {"method": settings.method, "scheduled": settings.form}
+        self.plain = LLM(settings.model, **limits)
+        self.drafting = LLM(settings.model, speculative_config=config, **limits)
+        self.rules: dict[str, Rule] = {f"fixed {n}": FixedLength(n) for n in settings.lengths}
+        self.rules["threshold"] = Threshold(max(LENGTHS), settings.threshold)
         self.ways = ["none", *self.rules, "scheduled"]
-
-    def _blocks(self, most: int) -> int:
-        longest = self.args.prompt_tokens + ROOM * self.args.new_tokens + 16
-        return (most + PROMPT_SETS * most // 2) * -(-longest // 16)
 
     def run(self, load: int, temperature: float) -> dict[str, list[Turn]]:
         """Every way's turns, one a pair; a turn before the first is not counted."""
         turns: dict[str, list[Turn]] = {way: [] for way in self.ways}
         title = f"load {load}, T {temperature:g}"
-        for pair in tqdm(range(-1, self.args.pairs), title, file=sys.stderr, disable=None):
+        for pair in tqdm(range(-1, self.settings.pairs), title, file=sys.stderr, disable=None):
             shift = pair % len(self.ways)  # nobody is always first, or always after the same
             for way in self.ways[shift:] + self.ways[:shift]:
                 turn = self.turn(way, load, temperature, pair % PROMPT_SETS)
@@ -79,19 +95,23 @@ class Contest:
         """One way, `load` requests at a time; a load below four runs once for each domain."""
         llm, turn = self._engine(way), Turn()
         params = SamplingParams(
-            max_tokens=ROOM * self.args.new_tokens, temperature=temperature, ignore_eos=True
+            max_tokens=ROOM * self.settings.new_tokens, temperature=temperature, ignore_eos=True
         )
         count = max(load, DOMAINS)
-        every = mixed_prompts(self.args.model, PROMPT_SETS * count, self.args.prompt_tokens)
-        own = every[prompts * count : (prompts + 1) * count]
+        own = self._prompts(count)[prompts * count : (prompts + 1) * count]
         gc.collect()
         gc.disable()
         try:
             for start in range(0, count, load):
-                _decode(llm, own[start : start + load], params, self.args.new_tokens, turn)
+                _decode(llm, own[start : start + load], params, self.settings.new_tokens, turn)
         finally:
             gc.enable()
         return turn
+
+    @cache  # noqa: B019 - a contest lives as long as its process
+    def _prompts(self, count: int) -> list[list[int]]:
+        settings = self.settings
+        return mixed_prompts(settings.model, PROMPT_SETS * count, settings.prompt_tokens)
 
     def _engine(self, way: str) -> LLM:
         if way == "none":

@@ -5,20 +5,19 @@ run at once, the four domains in equal parts. The clock runs while all of them a
 prompts and the thinning-out at the end of a batch take no part.
 """
 
+from dataclasses import asdict, fields
 from statistics import median
 
 from minimoe.bench.bootstrap import lower_bound
 from minimoe.bench.decode import add_common_arguments
 from minimoe.errors import MinimoeError
 
-LENGTHS = (1, 2, 3, 4, 5)  # fixed ones
-
 
 def add_arguments(parser) -> None:
     parser.add_argument("--load", type=int, nargs="+", default=[1, 4, 16, 64, 128])
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0])
     parser.add_argument("--pairs", type=int, default=15, help="turns that each way gets")
-    parser.add_argument("--new-tokens", type=int, default=32, help="a request, on average")
+    parser.add_argument("--new-tokens", type=int, default=64, help="a request, on average")
     parser.add_argument("--prompt-tokens", type=int, default=64)
     parser.add_argument("--method", default="dspark", help="dspark or prompt_lookup")
     parser.add_argument("--form", default="priced", help="priced, production or lossless")
@@ -33,20 +32,22 @@ def main(args) -> dict:
         raise MinimoeError("load, pairs, tokens and threads must each be 1 or more")
     import torch
 
-    from minimoe.bench.contest import Contest
+    from minimoe.bench.contest import Contest, Settings
     from minimoe.bench.timing import about
 
     torch.set_num_threads(args.threads)
-    contest = Contest(args)
+    given = {field.name: getattr(args, field.name) for field in fields(Settings)
+             if field.name != "lengths"}  # fmt: skip
+    settings = Settings(**{**given, "load": max(args.load)})
+    contest = Contest(settings)
     rows = [
         row(load, temperature, contest.run(load, temperature))
         for temperature in args.temperature
         for load in args.load
     ]
-    settings = ("dtype", "threads", "pairs", "new_tokens", "prompt_tokens", "method", "form")
     device = torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu"
-    kept = {name: getattr(args, name) for name in settings}
-    return {"rows": rows, **kept, "step_times": contest.step_times(), **about(device)}
+    how = {**asdict(settings), "threads": args.threads}
+    return {"rows": rows, "settings": how, "step_times": contest.step_times(), **about(device)}
 
 
 def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
@@ -57,7 +58,7 @@ def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
     """
     speed = {way: [turn.tok_s for turn in own] for way, own in turns.items()}
     middle = {way: median(values) for way, values in speed.items()}
-    fixed = {n: middle[f"fixed {n}"] for n in LENGTHS}
+    fixed = {int(way.split()[1]): tok_s for way, tok_s in middle.items() if "fixed" in way}
     length = max(fixed, key=fixed.get)
     best = max(("none", f"fixed {length}"), key=middle.get)
     scheduled = turns["scheduled"]
@@ -65,19 +66,23 @@ def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
         "load": load,
         "temperature": temperature,
         "none_tok_s": middle["none"],
-        "fixed_tok_s": middle["fixed 5"],
+        "fixed_tok_s": fixed[max(fixed)],
         "best_fixed_tok_s": fixed[length],
         "best_fixed_length": length,
         "scheduled_tok_s": middle["scheduled"],
         "threshold_tok_s": middle["threshold"],
-        "fixed_tok_s_by_length": [fixed[n] for n in LENGTHS],
+        "fixed_tok_s_by_length": [fixed[n] for n in sorted(fixed)],
         "accepted_length": _mean(scheduled, "tokens", "request_steps"),
-        "accepted_length_fixed": _mean(turns["fixed 5"], "tokens", "request_steps"),
+        "accepted_length_fixed": _mean(turns[f"fixed {max(fixed)}"], "tokens", "request_steps"),
         "checked_per_request": _mean(scheduled, "checked", "request_steps"),
         "drafted_share": _mean(scheduled, "drafted_steps", "steps"),
         "best": best,
     }
-    for name, other in (("best", best), ("best_fixed", f"fixed {length}"), ("fixed", "fixed 5")):
+    for name, other in (
+        ("best", best),
+        ("best_fixed", f"fixed {length}"),
+        ("fixed", f"fixed {max(fixed)}"),
+    ):
         ratios = [a / b for a, b in zip(speed["scheduled"], speed[other], strict=True)]
         out |= {f"ratio_to_{name}": median(ratios), f"lower_to_{name}": lower_bound(ratios)}
     return out

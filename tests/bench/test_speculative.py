@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minimoe.bench.bootstrap import interval, lower_bound
-from minimoe.bench.contest import Turn
-from minimoe.bench.speculative import LENGTHS, render, row
+from minimoe.bench.contest import LENGTHS, Turn
+from minimoe.bench.speculative import render, row
 
 
 def turns_of(speeds, steps=10, requests=4, checked=60):
