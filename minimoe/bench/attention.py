@@ -26,6 +26,7 @@ class AttentionShape:
     ragged: bool = False
 
     def cache_bytes(self, S: int, itemsize: int) -> int:
+        """Bytes of the whole cache at S positions a request: B x S x (C + R) elements."""
         return self.B * S * (self.C + self.R) * itemsize
 
 
@@ -99,16 +100,20 @@ def paged_cache(lengths: list[int], page: int, width: int, dtype, device: str):
     return pages, table, torch.tensor(lengths, dtype=torch.int32, device=device)
 
 
+def _check_memory(shape: AttentionShape, S: int, itemsize: int, device: str) -> None:
+    needed, free = shape.cache_bytes(S, itemsize), free_memory(device)
+    if needed > 0.8 * free:
+        raise MinimoeError(
+            f"{shape.name} at {S} positions left out: its cache needs {needed / 2**30:.1f} GiB, "
+            f"free are {free / 2**30:.1f}; choose fewer with --contexts"
+        )
+
+
 @torch.inference_mode()
 def bench_shape(shape: AttentionShape, S: int, dtype: str, device: str, roofs: Hardware) -> dict:
     """One row: our path and the plain one over the same cache."""
     itemsize = DTYPES[dtype].itemsize
-    needed = shape.cache_bytes(S, itemsize)
-    if needed > 0.8 * free_memory(device):
-        raise MinimoeError(
-            f"{shape.name} at {S} positions left out: its cache needs {needed / 2**30:.1f} GiB, "
-            f"free are {free_memory(device) / 2**30:.1f}; choose fewer with --contexts"
-        )
+    _check_memory(shape, S, itemsize, device)
     lengths = lengths_of(shape, S)
     width = shape.C + shape.R
     pages, table, on_device = paged_cache(lengths, shape.page, width, DTYPES[dtype], device)
