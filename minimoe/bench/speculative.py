@@ -9,7 +9,6 @@ from dataclasses import asdict, fields
 from statistics import median
 
 from minimoe.bench.bootstrap import lower_bound
-from minimoe.bench.decode import add_common_arguments
 from minimoe.errors import MinimoeError
 
 
@@ -22,7 +21,10 @@ def add_arguments(parser) -> None:
     parser.add_argument("--method", default="dspark", help="dspark or prompt_lookup")
     parser.add_argument("--form", default="priced", help="priced, production or lossless")
     parser.add_argument("--threshold", type=float, default=0.5, help="of the static rule")
-    add_common_arguments(parser)
+    parser.add_argument("--model", default="tiny-moe", help="shipped name or folder")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--threads", type=int, default=2)
 
 
 def main(args) -> dict:
@@ -78,11 +80,8 @@ def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
         "drafted_share": _mean(scheduled, "drafted_steps", "steps"),
         "best": best,
     }
-    for name, other in (
-        ("best", best),
-        ("best_fixed", f"fixed {length}"),
-        ("fixed", f"fixed {max(fixed)}"),
-    ):
+    others = {"best": best, "best_fixed": f"fixed {length}", "fixed": f"fixed {max(fixed)}"}
+    for name, other in others.items():
         ratios = [a / b for a, b in zip(speed["scheduled"], speed[other], strict=True)]
         out |= {f"ratio_to_{name}": median(ratios), f"lower_to_{name}": lower_bound(ratios)}
     return out

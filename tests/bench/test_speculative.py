@@ -61,8 +61,8 @@ def test_the_bound_holds_about_as_often_as_it_says():
 
 @pytest.mark.parametrize("method", ["prompt_lookup", "dspark"])
 def test_a_small_run(method):
-    words = f"bench speculative --method {method} --load 2 --temperature 0 --pairs 1".split()
-    command = [sys.executable, "-m", "minimoe", *words, "--new-tokens", "4", "--json"]
+    words = f"bench speculative --method {method} --load 2 --temperature 0 --pairs 1 --threads 1"
+    command = [sys.executable, "-m", "minimoe", *words.split(), "--new-tokens", "4", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     (only,) = result["rows"]
