@@ -127,10 +127,12 @@ class ParallelEngine(Engine):
         *,
         num_blocks: int,
         placement: Placement,
+        start: tuple,
         max_model_len: int,
         seed: int,
     ):
         self.ranks, self.settings, self.placement = ranks, settings, placement
+        self._start = start  # what a rank that must load the model again needs
         self.tokenizer, self.max_model_len = tokenizer, max_model_len
         self.vocab_size = config.vocab_size
         self.pool = SimpleNamespace(num_blocks=num_blocks)  # of each rank
@@ -151,6 +153,7 @@ class ParallelEngine(Engine):
         """
         if not self.has_unfinished_requests():
             return []
+        self._mend()
         self.steps += 1
         start = time.perf_counter()
         every = self.settings.rebalance_every
@@ -195,11 +198,12 @@ class ParallelEngine(Engine):
 
         start: when the step or the rebalance that failed had begun.
         """
+        before = self.placement.ranks
         while True:
             size = self.ranks.reform()
             self.placement = self._in_order(size)
             try:
-                self.ranks.call(rank_engine.reshard, self.placement)
+                self.ranks.call(rank_engine.resume, self.placement, *self._start)
                 break
             except RanksLost as error:
                 lost = lost + error.ranks
@@ -208,7 +212,22 @@ class ParallelEngine(Engine):
         for seq in unfinished:
             self.scheduler.add(seq)
         seconds = time.perf_counter() - start
-        self.failovers.append(Failover(self.steps, lost, size, seconds))
+        if size < before:
+            self.failovers.append(Failover(self.steps, lost, size, seconds))
+
+    def _mend(self) -> None:
+        """After an error on a rank: form the group again, with all that are alive."""
+        if not self.ranks.whole:
+            self._fail_over([], time.perf_counter())
+
+    def _call(self, function, *args) -> list:
+        """On all ranks, mending the group before and, should one be lost, after."""
+        self._mend()
+        try:
+            return self.ranks.call(function, *args)
+        except RanksLost as error:
+            self._fail_over(error.ranks, time.perf_counter())
+            return self.ranks.call(function, *args)
 
     def _in_order(self, size: int) -> Placement:
         layers, experts = self.placement.layers, self.placement.experts
@@ -221,6 +240,7 @@ class ParallelEngine(Engine):
         If a rank dies during it, the group re-forms with a placement of its own. Raises
         MinimoeError for a placement that does not fit.
         """
+        self._mend()
         start = time.perf_counter()
         try:
             _told(lambda: self.ranks.call(rank_engine.rebalance, placement))
@@ -236,17 +256,17 @@ class ParallelEngine(Engine):
 
     def expert_load(self, reset: bool = False) -> np.ndarray:
         """`[L, E]`: tokens of each expert over the last `window` steps, all ranks together."""
-        return sum(self.ranks.call(rank_engine.expert_load, reset))
+        return sum(self._call(rank_engine.expert_load, reset))
 
     def step_times(self, reset: bool = True) -> list[dict]:
         """Per rank, since the last reset: steps, seconds, of these own, experts, exchange and
         waiting; rows that its experts computed; bytes by kind, (sent, received); pairs, its own
         (token, expert) pairs by the rank that computes them; itemsize, bytes of one value."""
-        return self.ranks.call(rank_engine.take_times, reset)
+        return self._call(rank_engine.take_times, reset)
 
     def time_apart(self, on: bool = True) -> None:
         """Tell waiting from exchange, at the price of one more meeting for each message."""
-        self.ranks.call(rank_engine.time_apart, on)
+        self._call(rank_engine.time_apart, on)
 
     def slow_down(self, rank: int, factor: float) -> None:
         """Make the experts of one rank take `factor` times as long, for real."""
@@ -254,7 +274,7 @@ class ParallelEngine(Engine):
             raise MinimoeError(f"rank {rank} is not in 0..{self.ranks.size - 1}: choose another")
         if not factor >= 1:
             raise MinimoeError(f"factor is {factor}: a rank can be slowed 1 time or more")
-        self.ranks.call(rank_engine.slow, rank, factor)
+        self._call(rank_engine.slow, rank, factor)
 
     def close(self) -> None:
         """Let the ranks write what is still to be stored, and end them."""
@@ -279,11 +299,10 @@ def start_parallel(size: int, settings: dict | None, options: dict):
     slots_for(config.n_routed_experts, size, settings.spare_slots)  # fails early if it cannot be
     length = checked_length(options["max_model_len"], config)
     device = str(options["device"]).partition(":")[0]
+    start = (options, settings.spare_slots, settings.window)
     ranks = Ranks(size, device, settings.timeout, settings.threads)
     try:
-        found = _told(
-            lambda: ranks.call(rank_engine.start, options, settings.spare_slots, settings.window)
-        )
+        found = _told(lambda: ranks.call(rank_engine.start, *start))
     except BaseException:
         ranks.close()
         raise
@@ -294,6 +313,7 @@ def start_parallel(size: int, settings: dict | None, options: dict):
         settings,
         num_blocks=min(one["num_blocks"] for one in found),
         placement=found[0]["placement"],
+        start=start,
         max_model_len=length,
         seed=options["seed"],
     )

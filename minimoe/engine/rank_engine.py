@@ -235,9 +235,12 @@ def rebalance(context, placement: Placement) -> None:
     context.state["engine"].rebalance(placement)
 
 
-def reshard(context, placement: Placement) -> None:
-    """See `RankEngine.reshard`."""
-    context.state["engine"].reshard(placement)
+def resume(context, placement: Placement, *args) -> None:
+    """After a re-form: keep the model and reshard it; a new process starts from the beginning."""
+    if "engine" in context.state:
+        context.state["engine"].reshard(placement)
+    else:
+        start(context, *args)
 
 
 def expert_load(context, reset: bool) -> np.ndarray:

@@ -7,27 +7,18 @@ The parent owns the store through which ranks find each other. Every time the gr
 so under a new prefix of that store, a *generation*, so that nothing of a broken group is found.
 """
 
-import os
 import pickle
 import queue
-import socket
-import subprocess
-import sys
-import tempfile
-import threading
 import time
 import weakref
-from contextlib import suppress
 from datetime import timedelta
 
-from minimoe.config import REPO
 from minimoe.errors import EngineError, MinimoeError
-from minimoe.parallel import frames
+from minimoe.parallel.member import Member
 
 START_SECONDS = 120.0  # for a process to import torch and report, on a busy laptop
 CALL_SECONDS = 600.0  # for one call, unless the caller says otherwise
 GRACE_SECONDS = 5.0  # beyond the group's timeout, before a silent rank is given up
-TAIL = 2000  # characters of a dead rank's stderr that an error shows
 
 
 class RankError(EngineError):
@@ -45,70 +36,6 @@ class RanksLost(EngineError):
         lost = ", ".join(map(str, ranks)) or "none"
         super().__init__(f"lost ranks: {lost}; " + "; ".join(reasons))
         self.ranks = ranks
-
-
-class Member:
-    """One process. A thread of the parent waits for its answers and puts them into `inbox`."""
-
-    def __init__(self, index: int, device: str, start: tuple, inbox: queue.SimpleQueue):
-        self.index, self.device = index, device
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the process)
-        self.process = subprocess.Popen(
-            command(device, *start),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env=_environment(),
-        )
-        threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
-
-    def _listen(self, inbox: queue.SimpleQueue) -> None:
-        """Runs in its own thread; the last thing it reports is the end of the process."""
-        try:
-            while True:
-                inbox.put((self, *frames.receive(self.process.stdout)))
-        except (EOFError, OSError, ValueError):
-            inbox.put((self, None, ("dead",)))
-
-    def send(self, message) -> None:
-        """To a rank that has died, in vain: its death is reported by `_listen`."""
-        with suppress(OSError):
-            frames.send(self.process.stdin, message)
-
-    @property
-    def dead(self) -> bool:
-        """True once the process has ended."""
-        return self.process.poll() is not None
-
-    def last_words(self) -> str:
-        """The end of its stderr."""
-        self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, self.errors.tell() - TAIL))
-        return self.errors.read().decode(errors="replace").strip()
-
-    def kill(self) -> None:
-        """End the process now, and wait until it is buried."""
-        self.process.kill()
-        self.process.wait()
-        with suppress(OSError):
-            self.process.stdin.close()
-
-
-def command(device: str, store: str, threads: int, timeout: float) -> list[str]:
-    """What starts a rank."""
-    options = {"--store": store, "--device": device, "--threads": threads, "--timeout": timeout}
-    words = [str(word) for pair in options.items() for word in pair]
-    return [sys.executable, "-m", "minimoe.parallel.rank", *words]
-
-
-def _environment() -> dict[str, str]:
-    """Ranks import what the parent imports, and talk over the loopback."""
-    env = dict(os.environ)
-    env["PYTHONPATH"] = os.pathsep.join([str(REPO), *(path or os.getcwd() for path in sys.path)])
-    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    if loopback:
-        env.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
-    return env
 
 
 class Ranks:
@@ -135,7 +62,7 @@ class Ranks:
     ):
         if not isinstance(size, int) or size < 1:
             raise MinimoeError(f"the number of ranks is {size!r}: it must be 1 or more")
-        self._devices = _devices(device, size)
+        self._devices, self._on_gpus = _devices(device, size), device != "cpu"
         self.timeout, self.generation = timeout, 0
         self._store = _store(port)
         self._start = (f"127.0.0.1:{self._store.port}", threads, START_SECONDS)
@@ -189,7 +116,8 @@ class Ranks:
     def _reform_whole(self) -> None:
         """After an error on a rank: the same ranks again. Raises RanksLost if one has died."""
         size = self.size
-        lost = self._dead()
+        self._mark_dead()
+        lost = [rank for rank, member in enumerate(self.members) if member.lost]
         if lost:
             raise RanksLost(lost, ["call reform() to go on without them"])
         if self.reform() != size:
@@ -203,8 +131,8 @@ class Ranks:
         """
         reason = "they are gone"
         for _ in range(self.size + 1):
-            self._forget_dead(reason)
-            if self.generation and self._devices[0] != "cpu":
+            self._forget_lost(reason)
+            if self.generation and self._on_gpus:
                 self._restart()
             self.generation += 1
             self.whole = True
@@ -241,12 +169,16 @@ class Ranks:
         _bury(self.members)
         self._start_members(indices)
 
-    def _dead(self) -> list[int]:
-        return [rank for rank, member in enumerate(self.members) if member.dead]
+    def _mark_dead(self) -> None:
+        for member in self.members:
+            member.lost = member.lost or member.dead
 
-    def _forget_dead(self, reason) -> None:
-        for rank in reversed(self._dead()):
-            self.members.pop(rank).kill()
+    def _forget_lost(self, reason) -> None:
+        if not self._on_gpus:  # there, the silent are killed too, but not lost
+            self._mark_dead()
+        for rank in reversed(range(self.size)):
+            if self.members[rank].lost:
+                self.members.pop(rank).kill()
         if not self.members:
             raise EngineError(f"all ranks have died ({reason}): start a new group")
 
@@ -263,10 +195,14 @@ class Ranks:
         return [said[1] for said in answers]
 
     def _collect(self, members: list[Member], serial: int, within: float) -> list[tuple]:
-        """Their answers. Once one is lost, the others have the group's timeout to notice."""
+        """Their answers. Once one is lost, the others have the group's timeout to notice; on GPUs
+        they would notice late or never, and are started anew anyway."""
+        soon = GRACE_SECONDS + (0 if self._on_gpus else self.timeout)
         deadline = time.monotonic() + within
         answers = {member: ("dead",) if member.dead else ("silent",) for member in members}
         open_ = {member for member in members if answers[member] != ("dead",)}
+        if len(open_) < len(members):
+            deadline = min(deadline, time.monotonic() + soon)
         while open_:
             try:
                 wait = max(0.0, deadline - time.monotonic())
@@ -278,7 +214,7 @@ class Ranks:
             open_.remove(member)
             answers[member] = said
             if said[0] != "ok":
-                deadline = min(deadline, time.monotonic() + self.timeout + GRACE_SECONDS)
+                deadline = min(deadline, time.monotonic() + soon)
         return list(answers.values())
 
     def _raise(self, answers: list[tuple]) -> None:
@@ -286,11 +222,13 @@ class Ranks:
         for rank, said in enumerate(answers):
             if said[0] == "error":
                 raise RankError(rank, *said[1:])
-        lost = [rank for rank, said in enumerate(answers) if said[0] in ("dead", "silent")]
         reasons = [said[1] for said in answers if said[0] == "broken"]
-        for rank in lost:
-            self.members[rank].kill()
-            reasons.append(self.members[rank].last_words()[-200:])
+        for member, said in zip(self.members, answers, strict=True):
+            if said[0] in ("dead", "silent"):
+                member.kill()
+                member.lost = said[0] == "dead" or not self._on_gpus
+                reasons.append(member.last_words()[-200:])
+        lost = [rank for rank, member in enumerate(self.members) if member.lost]
         raise RanksLost(lost, [reason for reason in reasons if reason][:2])
 
 

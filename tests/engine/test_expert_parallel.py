@@ -1,21 +1,15 @@
 """Expert parallelism in the engine: real ranks give what one process gives, whatever happens."""
 
-import json
-import os
-import random
 import shutil
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 import rank_functions as on_rank
 import torch
+from ep_runs import GREEDY, PROMPTS, alone, run_with, tokens
 from models import random_model, small_config
 
 from minimoe import LLM, SamplingParams
-from minimoe.bench.prompts import mixed_prompts
 from minimoe.checkpoint import save_checkpoint
 from minimoe.config import SHIPPED
 from minimoe.engine import rank_engine
@@ -24,26 +18,12 @@ from minimoe.parallel.placement import balance, with_even_shares
 from minimoe.parallel.supervisor import RankError
 from minimoe.parallel.tally import exchange_bytes
 
-GREEDY = SamplingParams(max_tokens=32, temperature=0.0, ignore_eos=True)
-PROMPTS = mixed_prompts("tiny-moe", 16, 24)
-
-
-@pytest.fixture(scope="module")
-def alone():
-    """One process, and its answers."""
-    llm = LLM("tiny-moe", device="cpu")
-    return [out.outputs[0].token_ids for out in llm.generate(PROMPTS, GREEDY)]
-
 
 @pytest.fixture(scope="module")
 def two():
     with_two = LLM("tiny-moe", device="cpu", expert_parallel_size=2)
     yield with_two
     with_two.close()
-
-
-def tokens(outputs):
-    return [out.outputs[0].token_ids for out in outputs]
 
 
 def shuffled(llm, seed: int = 0):
@@ -55,23 +35,9 @@ def shuffled(llm, seed: int = 0):
     return with_even_shares(slots, old.ranks, old.experts)
 
 
-def run_with(llm, at: dict) -> list[list[int]]:
-    """All prompts, step by step; `at[step]` is called before that step."""
-    requests = [
-        llm.engine.add_request(f"run-{i}", prompt, GREEDY) for i, prompt in enumerate(PROMPTS)
-    ]
-    step = 0
-    while llm.engine.has_unfinished_requests():
-        at.get(step, lambda: None)()
-        llm.engine.step()
-        step += 1
-        assert step < 200, "it does not end"
-    return [request.seq.output_ids for request in requests]
-
-
-def test_two_ranks_give_the_tokens_of_one_process_and_the_bytes_of_the_formula(two, alone):
+def test_two_ranks_give_the_tokens_of_one_process_and_the_bytes_of_the_formula(two):
     two.engine.step_times(reset=True)
-    assert tokens(two.generate(PROMPTS, GREEDY)) == alone
+    assert tokens(two.generate(PROMPTS, GREEDY)) == alone()
     times = two.engine.step_times()
     placement, config = two.engine.placement, two.config
     passes = placement.layers * times[0]["steps"]
@@ -135,7 +101,7 @@ def test_requests_with_and_without_work_abort_and_draws(two):
     assert draws[0] != draws[1], "unseeded draws differ"
 
 
-def test_errors_on_a_rank_come_through_and_service_goes_on(two, alone):
+def test_errors_on_a_rank_come_through_and_service_goes_on(two):
     two.engine.add_request("broken", "hello", GREEDY)
     two.engine.ranks.call(on_rank.break_engine, 1)
     with pytest.raises(RankError, match="in broken_step"):
@@ -143,10 +109,11 @@ def test_errors_on_a_rank_come_through_and_service_goes_on(two, alone):
             two.engine.step()
     assert not two.engine.has_unfinished_requests()
     two.engine.ranks.call(on_rank.mend_engine)
-    assert tokens(two.generate(PROMPTS[:2], GREEDY)) == alone[:2]
+    assert tokens(two.generate(PROMPTS[:2], GREEDY)) == alone()[:2]
+    assert two.engine.ranks.size == 2 and not two.engine.failovers
 
 
-def test_three_ranks_spare_slots_and_a_rebalance_in_the_middle(alone):
+def test_three_ranks_spare_slots_and_a_rebalance_in_the_middle():
     """64 experts do not divide by 3: 23 slots each, and 5 of them hold copies."""
     settings = {"spare_slots": 1}
     llm = LLM("tiny-moe", device="cpu", expert_parallel_size=3, expert_parallel_config=settings)
@@ -156,54 +123,14 @@ def test_three_ranks_spare_slots_and_a_rebalance_in_the_middle(alone):
         9: lambda: engine.rebalance(balance(engine.expert_load(), 3, 69)),
         12: lambda: engine.slow_down(1, 2.0),
     }
-    assert run_with(llm, at) == alone
+    assert run_with(llm, at) == alone()
     engine.settings.rebalance_every = 4
     placement = engine.placement
-    assert run_with(llm, {}) == alone
+    assert run_with(llm, {}) == alone()
     assert engine.placement is not placement
     with pytest.raises(MinimoeError, match="does not fit"):
         engine.rebalance(balance(engine.expert_load(), 4, 68))
-    assert tokens(llm.generate(PROMPTS[:2], GREEDY)) == alone[:2]
-    llm.close()
-
-
-def pids_gone(pids) -> bool:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def lose_one_of_four(step: int, victim: int, alone) -> None:
-    """SIGKILL at a step: all requests end with the tokens they would have had."""
-    llm = LLM("tiny-moe", device="cpu", expert_parallel_size=4)
-    pids = llm.engine.ranks.pids
-    assert run_with(llm, {step: lambda: llm.engine.ranks.kill(victim)}) == alone
-    (failover,) = llm.engine.failovers
-    assert failover.size == 3 and victim in failover.lost
-    assert failover.seconds < 30
-    assert tokens(llm.generate(PROMPTS[:4], GREEDY)) == alone[:4]
-    llm.close()
-    assert pids_gone(pids)
-
-
-def test_a_rank_dies_in_the_middle(alone):
-    lose_one_of_four(11, 2, alone)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20))
-def test_a_rank_dies_at_a_random_step(seed, alone):
-    draw = random.Random(seed)
-    lose_one_of_four(draw.randrange(1, 32), draw.randrange(4), alone)
-
-
-def test_eight_ranks(alone):
-    llm = LLM("tiny-moe", device="cpu", expert_parallel_size=8)
-    few = SamplingParams(max_tokens=6, temperature=0.0, ignore_eos=True)
-    assert tokens(llm.generate(PROMPTS, few)) == [ids[:6] for ids in alone]
+    assert tokens(llm.generate(PROMPTS[:2], GREEDY)) == alone()[:2]
     llm.close()
 
 
@@ -246,24 +173,3 @@ def test_ranks_with_different_weights(small_folders):
 def test_bad_input(changes, says):
     with pytest.raises(MinimoeError, match=says):
         LLM(**{"model": "tiny-moe", "device": "cpu", "expert_parallel_size": 2, **changes})
-
-
-def command_line(*words: str, torchrun: bool = False) -> subprocess.CompletedProcess:
-    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "-m"] if torchrun else []
-    words = ["minimoe", "generate", "def fib(n):", "--max-tokens=12", "--device=cpu", *words]
-    env = dict(os.environ, OMP_NUM_THREADS="1")
-    line = [sys.executable, "-m", *launcher, *words]
-    return subprocess.run(line, capture_output=True, text=True, env=env, timeout=120)
-
-
-def test_under_torchrun():
-    """The command line on two ranks that torchrun starts; only rank 0 speaks."""
-    said = command_line("--json"), command_line("--json", torchrun=True)
-    alone, together = (json.loads(one.stdout) for one in said)
-    assert together["token_ids"] == alone["token_ids"]
-
-
-def test_another_size_than_torchruns():
-    said = command_line("--expert-parallel-size=3", torchrun=True)
-    assert said.returncode != 0
-    assert "expert_parallel_size is 3 and torchrun started 2 ranks" in said.stderr

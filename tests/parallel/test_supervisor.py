@@ -11,7 +11,7 @@ import pytest
 import rank_functions as on_rank
 
 from minimoe.errors import EngineError, MinimoeError
-from minimoe.parallel import supervisor
+from minimoe.parallel import member, supervisor
 from minimoe.parallel.supervisor import RankError, Ranks, RanksLost
 
 
@@ -121,14 +121,14 @@ def test_ranks_end_when_their_parent_is_killed():
 
 def test_a_rank_that_does_not_start_shows_its_last_words(monkeypatch):
     broken = [sys.executable, "-c", "import no_such_module_of_mine"]
-    monkeypatch.setattr(supervisor, "command", lambda *args: broken)
+    monkeypatch.setattr(member, "command", lambda *args: broken)
     with pytest.raises(EngineError, match="no_such_module_of_mine"):
         Ranks(2)
 
 
 def test_a_rank_that_never_reports_is_given_up(monkeypatch):
     monkeypatch.setattr(
-        supervisor, "command", lambda *args: [sys.executable, "-c", "import time; time.sleep(60)"]
+        member, "command", lambda *args: [sys.executable, "-c", "import time; time.sleep(60)"]
     )
     monkeypatch.setattr(supervisor, "START_SECONDS", 0.5)
     with pytest.raises(EngineError, match="did not start"):
