@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from minimoe.bench.reuse import hide_nodes, show_nodes
+from minimoe.bench.lost_nodes import hide_nodes, show_nodes
 from minimoe.kvstore.store import BlockStore
 
 

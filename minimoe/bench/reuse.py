@@ -4,14 +4,11 @@ Four ways to the same answer: computed (cold), from memory, from the store on di
 store with two of its twelve node folders gone.
 """
 
-import os
 import secrets
 import tempfile
-from pathlib import Path
 from statistics import median
 
-import numpy as np
-
+from minimoe.bench.lost_nodes import hide_nodes, show_nodes
 from minimoe.bench.prompts import mixed_prompts
 from minimoe.errors import MinimoeError
 from minimoe.kvstore.line_fit import LineFit
@@ -123,31 +120,8 @@ def first_token(
 
 
 def all_requests(engine) -> list:
+    """Requests that run or wait, in this order."""
     return engine.scheduler.running + engine.scheduler.waiting
-
-
-def hide_nodes(store, count: int) -> list[Path]:
-    """Rename node folders, as if their nodes were down; the ones that hold most data shards."""
-    held = np.zeros(store.nodes.nodes)
-    for segment in store.meta.all_segments():
-        for shard in range(store.code.data):
-            held[
-                store.nodes.folders.index(os.path.dirname(store.nodes.path(segment.name, shard)))
-            ] += 1
-    folders = [Path(store.nodes.folders[node]) for node in np.argsort(-held)[:count]]
-    for folder in folders:
-        os.replace(folder, f"{folder}.hidden")
-    return folders
-
-
-def show_nodes(hidden: list[Path]) -> None:
-    """Undo `hide_nodes`, also where the store made a folder anew meanwhile."""
-    for folder in hidden:
-        folder.mkdir(exist_ok=True)
-        away = Path(f"{folder}.hidden")
-        for path in away.iterdir():
-            os.replace(path, folder / path.name)
-        away.rmdir()
 
 
 def crossover(rows: list[dict]) -> float | None:

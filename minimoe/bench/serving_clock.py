@@ -46,6 +46,7 @@ class GroupClock:
         self._known: dict[tuple[int, int, float], float] = {}
 
     def plain_seconds(self, requests: int) -> float:
+        """Seconds of a step without drafts."""
         return replace(self.decode, drafts=0).seconds(requests)
 
     def seconds(self, requests: int, checked: list[int]) -> float:

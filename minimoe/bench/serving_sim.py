@@ -59,6 +59,7 @@ class OneEngine:
         return float(self.times.drafted_seconds(requests, max(checked))[-1])
 
     def plain_seconds(self, requests: int) -> float:
+        """Seconds of a step without drafts."""
         return self.times.plain_seconds(requests)
 
 
@@ -87,10 +88,12 @@ class Result:
 
     @property
     def accepted_length(self) -> float:
+        """Tokens a request gains in a step, bonus included, on average."""
         return self.tokens / self.request_steps
 
     @property
     def checked_per_request(self) -> float:
+        """Drafts checked for a request in a step, on average."""
         return self.checked / self.request_steps
 
 

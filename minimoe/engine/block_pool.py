@@ -24,6 +24,7 @@ class BlockPool:
 
     @property
     def num_free(self) -> int:
+        """Blocks that nobody uses, cached ones included."""
         return len(self.free_order)
 
     def allocate(self) -> int:

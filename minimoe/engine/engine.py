@@ -128,6 +128,7 @@ class Engine:
         return request
 
     def has_unfinished_requests(self) -> bool:
+        """Is any request waiting or running?"""
         return self.scheduler.has_unfinished
 
     def abort_request(self, request_id: str) -> None:

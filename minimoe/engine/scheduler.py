@@ -29,10 +29,12 @@ class Scheduler:
         self._new_blocks: list[int] = []
 
     def add(self, seq: Sequence) -> None:
+        """Queue a request; the queue is in order of arrival."""
         insort(self.waiting, seq, key=lambda s: s.arrival)
 
     @property
     def has_unfinished(self) -> bool:
+        """Is any request waiting or running?"""
         return bool(self.waiting or self.running)
 
     def schedule(self) -> Scheduled:

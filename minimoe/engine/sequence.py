@@ -23,6 +23,7 @@ class Metrics:
 
     @property
     def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token; None before it."""
         return None if self.first_token is None else self.first_token - self.arrival
 
     def count_draft(self, checked: int, accepted: int) -> None:
@@ -77,8 +78,10 @@ class Sequence:
 
     @property
     def output_ids(self) -> list[int]:
+        """The tokens made so far, without the prompt."""
         return self.tokens[len(self.prompt_ids) :]
 
     @property
     def finished(self) -> bool:
+        """Has the request ended, for whatever reason?"""
         return self.finish_reason is not None

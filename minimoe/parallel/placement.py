@@ -34,10 +34,12 @@ class Placement:
 
     @property
     def layers(self) -> int:
+        """How many layers are placed."""
         return self.slots.shape[0]
 
     @property
     def per_rank(self) -> int:
+        """Physical slots on each rank, Q / P."""
         return self.slots.shape[1] // self.ranks
 
     def copies(self) -> np.ndarray:

@@ -81,6 +81,7 @@ class Tested:
 
     @property
     def error(self) -> float:
+        """Predicted over measured, less one."""
         return self.predicted / self.measured - 1
 
 

@@ -119,4 +119,5 @@ def best_odds(logits: torch.Tensor) -> torch.Tensor:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x)), without overflow."""
     return 0.5 + 0.5 * np.tanh(0.5 * np.asarray(x, dtype=np.float64))

@@ -93,6 +93,7 @@ class AcceptanceRates:
 
     @property
     def by_position(self) -> np.ndarray:
+        """Accepted share at each position of a block, of those that were checked there."""
         return self.accepted / self.tried  # [G]
 
     def observe(self, checked, accepted) -> None:
