@@ -92,8 +92,8 @@ class Assigner:
             busy[rank] += 1
         rank = self.rank_of[seq] = busy.index(min(busy))
         params = replace(seq.params, seed=seq.seed)
-        job = Job(seq.request_id, seq.prompt_ids, params, seq.output_ids, list(seq.logprobs))
-        self.jobs[rank].append(job)
+        so_far = (seq.output_ids, list(seq.logprobs), replace(seq.metrics))
+        self.jobs[rank].append(Job(seq.request_id, seq.prompt_ids, params, *so_far))
 
     @property
     def has_unfinished(self) -> bool:
@@ -179,7 +179,7 @@ class ParallelEngine(Engine):
             seq.tokens.append(token)
             request.text.push(token)
         seq.logprobs += update.logprobs
-        seq.num_cached = update.num_cached
+        seq.num_cached = min(update.num_cached, len(seq.prompt_ids))
         first = mine.first_token or (now if update.tokens else None)
         seq.metrics = replace(update.metrics, arrival=mine.arrival, first_token=first)
         if update.finish_reason:

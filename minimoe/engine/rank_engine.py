@@ -38,6 +38,7 @@ class Job:
     params: SamplingParams  # with a seed
     tokens: list[int] = field(default_factory=list)
     logprobs: list[dict[int, float]] = field(default_factory=list)
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 @dataclass
@@ -157,6 +158,7 @@ class RankEngine:
         request = self.engine.add_request(job.request_id, job.prompt_ids, job.params)
         request.seq.tokens += job.tokens
         request.seq.logprobs += job.logprobs
+        request.seq.metrics = job.metrics
         for token in job.tokens:
             request.text.push(token)
         self._told[job.request_id] = len(request.seq.tokens)

@@ -107,6 +107,8 @@ class Ranks:
         self, function, args: list[tuple], within: float = CALL_SECONDS, **kwargs
     ) -> list:
         """Like `call`, with positional arguments for each rank."""
+        if not self.members:
+            raise EngineError("the ranks have ended: start a new group")
         if len(args) != self.size:
             raise MinimoeError(f"{len(args)} argument lists for {self.size} ranks: give one a rank")
         if not self.whole:

@@ -5,15 +5,38 @@ import os
 import subprocess
 import sys
 
-from ep_runs import PROMPTS, alone, tokens
+import pytest
+from ep_runs import PROMPTS, alone, run_with, tokens
 
 from minimoe import LLM, SamplingParams
+from minimoe.bench.ep import by_formula
+from minimoe.parallel.placement import balance
 
 
 def test_eight_ranks():
     llm = LLM("tiny-moe", device="cpu", expert_parallel_size=8)
     few = SamplingParams(max_tokens=6, temperature=0.0, ignore_eos=True)
     assert tokens(llm.generate(PROMPTS, few)) == [ids[:6] for ids in alone()]
+    llm.close()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_all_sizes_at_full_length(ranks):
+    """Tokens, logits to a constant, and bytes, with a rebalance in the middle."""
+    spares = {"spare_slots": 1}
+    llm = LLM("tiny-moe", device="cpu", expert_parallel_size=ranks, expert_parallel_config=spares)
+    slots = llm.engine.placement.slots.shape[1]
+    every = SamplingParams(max_tokens=2, temperature=0.0, logprobs=llm.config.vocab_size)
+    one = LLM("tiny-moe", device="cpu").generate(PROMPTS[:4], every)
+    llm.engine.step_times()
+    for mine, theirs in zip(llm.generate(PROMPTS[:4], every), one, strict=True):
+        for a, b in zip(mine.outputs[0].logprobs, theirs.outputs[0].logprobs, strict=True):
+            assert max(abs(a[token] - b[token]) for token in b) < 1e-4
+    times = llm.engine.step_times()
+    assert [one["bytes"] for one in times] == by_formula(llm, times)
+    better = balance(llm.engine.expert_load(), ranks, slots)
+    assert run_with(llm, {7: lambda: llm.engine.rebalance(better)}) == alone()
     llm.close()
 
 

@@ -97,6 +97,8 @@ def test_closing_leaves_no_process():
     pids = group.pids
     group.close()
     assert all(gone(pid) for pid in pids)
+    with pytest.raises(EngineError, match="have ended"):
+        group.call(on_rank.who)
 
 
 def test_ranks_end_when_their_parent_is_killed():
