@@ -3,13 +3,13 @@
 import math
 import time
 from dataclasses import dataclass
-from numbers import Integral
 
 import torch
 
 from minimoe.engine.block_pool import BlockPool
 from minimoe.engine.outputs import CompletionOutput, RequestOutput
 from minimoe.engine.params import SamplingParams
+from minimoe.engine.prompt import prompt_ids
 from minimoe.engine.runner import Runner
 from minimoe.engine.sampler import sample, top_logprobs
 from minimoe.engine.scheduler import Scheduled, Scheduler
@@ -282,26 +282,7 @@ class Engine:
         return int(torch.randint(2**62, (), generator=self._seeds))
 
     def _prompt_ids(self, prompt) -> list[int]:
-        ids = self._encode(prompt) if isinstance(prompt, str) else _whole_numbers(prompt)
-        if not ids:
-            raise MinimoeError("the prompt is empty: give at least one character or token id")
-        for token in ids:
-            if not 0 <= token < self.vocab_size:
-                raise MinimoeError(
-                    f"token id {token} is not in 0..{self.vocab_size - 1}: use this model's "
-                    "tokenizer for the prompt"
-                )
-        if len(ids) >= self.max_model_len:
-            raise MinimoeError(
-                f"the prompt has {len(ids)} tokens and max_model_len is {self.max_model_len}: "
-                f"shorten it to {self.max_model_len - 1} or fewer"
-            )
-        return ids
-
-    def _encode(self, prompt: str) -> list[int]:
-        if not prompt:
-            return []
-        return self.tokenizer.encode(prompt, bos=True)
+        return prompt_ids(prompt, self.tokenizer, self.vocab_size, self.max_model_len)
 
     def _max_total(self, ids: list[int], params: SamplingParams) -> int:
         """Where the request ends at the latest; it must fit into the pool on its own."""
@@ -321,15 +302,3 @@ def _draw(logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
     positions = [len(seq.tokens) for seq in seqs]
     params, seeds = [seq.params for seq in seqs], [seq.seed for seq in seqs]
     return [[token] for token in sample(logits, params, seeds, positions).tolist()]
-
-
-def _whole_numbers(prompt) -> list[int]:
-    """Token ids of any integer kind as plain ints."""
-    if hasattr(prompt, "tolist"):  # a tensor or an array
-        prompt = prompt.tolist()
-    if not isinstance(prompt, list | tuple):
-        raise MinimoeError(f"the prompt is a {type(prompt).__name__}: give text or token ids")
-    for token in prompt:
-        if not isinstance(token, Integral):
-            raise MinimoeError(f"token id {token!r} of the prompt is not a whole number")
-    return [int(token) for token in prompt]

@@ -65,10 +65,11 @@ def profile_steps(runner: Runner, pool: BlockPool, max_num_seqs: int, budget: in
     """Time this engine for up to `max_num_seqs` requests and `budget` tokens in a step."""
     length = runner.drafter.length
     most = max(1, min(max_num_seqs, budget // (1 + length)))
-    sizes = sorted({GROWTH**i for i in range(10) if GROWTH**i < most} | {most})
+    stairs = runner.graphs.sizes if runner.graphs else ()
+    steps = stairs or [GROWTH**i for i in range(10)]  # each captured size costs its own
+    sizes = sorted({size for size in steps if size < most} | {most})
     rounds = Rounds(runner, pool)
     try:
-        stairs = runner.graphs.sizes if runner.graphs else ()
         return profile(rounds.measure, sizes, length, stairs)
     finally:
         rounds.close()
