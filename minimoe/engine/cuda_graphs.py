@@ -121,12 +121,13 @@ class DraftGraphs:
         self.drafter, self.tables = drafter, tables
         self.sizes = [size for size in SIZES if size < most] + [most]
         self._capture = capture or Recorder().capture
-        self._captured: dict[tuple[int, frozenset[int]], tuple] = {}
+        self._captured: dict[tuple[int, frozenset[int], int], tuple] = {}
 
     @torch.inference_mode()
     def propose(self, seqs: list[Sequence]) -> Draft:
         """As `Drafter.propose`; the guesses come to the host in one transfer, q stays."""
-        key = next(n for n in self.sizes if n >= len(seqs)), kind_of(seqs)
+        size = next(n for n in self.sizes if n >= len(seqs))
+        key = size, kind_of(seqs), self.drafter.places
         if key not in self._captured:
             self._captured[key] = self._prepare(*key, seqs)
         static, chances, replay, (packed, q) = self._captured[key]
@@ -136,11 +137,11 @@ class DraftGraphs:
         guess = Guess(ids.long(), confidence, odds, None if q is None else q[: len(seqs)])
         return self.drafter.calibrated([seq.params for seq in seqs], guess)
 
-    def _prepare(self, size: int, kind: frozenset[int], seqs: list[Sequence]):
+    def _prepare(self, size: int, kind: frozenset[int], places: int, seqs: list[Sequence]):
         drafter, device = self.drafter, self.tables.device.device
         vocab = drafter.served.target.config.vocab_size
         static = StaticStep(size * drafter.block, self.tables, device)
-        chances = StaticChances(kind, size, drafter.length, vocab, device)
+        chances = StaticChances(kind, size, places, vocab, device)
         self._fill(static, chances, seqs)
 
         def run():

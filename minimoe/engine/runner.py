@@ -57,8 +57,9 @@ class Runner:
             self.drafter.observe(step)
         return logits, finishing
 
-    def draft(self, seqs: list[Sequence]) -> Draft:
-        """Guesses for requests of which all but the newest token are computed."""
+    def draft(self, seqs: list[Sequence], length: int | None = None) -> Draft:
+        """Guesses for requests of which all but the newest token are computed; `length` will do."""
+        self.drafter.wanted = length
         if self.draft_graphs:
             return self.draft_graphs.propose(seqs)
         step = None

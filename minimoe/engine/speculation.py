@@ -88,7 +88,7 @@ class Speculation:
         return not self.drafter.plane
 
     def _draft(self, seqs: list[Sequence], length: int) -> None:
-        draft = self.runner.draft(seqs)
+        draft = self.runner.draft(seqs, length)
         limits = [
             min(length, made, seq.max_total - 1 - len(seq.tokens))
             for seq, made in zip(seqs, draft.lengths, strict=True)

@@ -48,7 +48,7 @@ class StaticCheck:
         self.real.copy_(self._real, non_blocking=True)
         torch.index_select(logits, 0, self.whole[5 : 6 + G].T.flatten(), out=self.logits)
         if self.q is not None and q is not None:
-            torch.index_select(q, 0, self.whole[4], out=self.q)
+            self.q[:, : q.shape[1]] = q.index_select(0, self.whole[4])
 
     def run(self) -> torch.Tensor:
         """What a graph records: drafts kept and the token after them, `[2, size]`."""

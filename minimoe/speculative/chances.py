@@ -38,6 +38,7 @@ class Chances:
     """Noise for G places of each request of one batch."""
 
     def __init__(self, seqs: list, length: int, vocab: int, device):
+        self.length = length
         ways = [way(seq.params) for seq in seqs]
         drawn = [row for row, kind in enumerate(ways) if kind != GREEDY]
         free = [i for i, row in enumerate(drawn) if ways[row] == FREE]

@@ -24,7 +24,8 @@ class Drafter:
     """
 
     name = "none"  # goes into the fingerprint of stored KV
-    length = 0  # G, guesses for each request
+    length = 0  # G, guesses for each request at most
+    wanted: int | None = None  # set before each `propose`: fewer will do; None: all
     block = 0  # positions of its plane that one pass takes, at least `length`
     plane: tuple[int, int] | None = None  # (layers, width) of its own KV, if it keeps any
     taps: tuple[int, ...] = ()  # target layers after which it wants the residual stream

@@ -42,6 +42,11 @@ class DSparkDrafter(Drafter):
         self.plane = (served.layers, served.width)
         self.calibration = calibration or Calibration.none(length)
 
+    @property
+    def places(self) -> int:
+        """How many of the block's places are drawn from in the next pass."""
+        return min(self.length, self.wanted or self.length)
+
     def attach(self, plane: torch.Tensor) -> None:
         self.pages = self.served.pages(plane)
 
@@ -53,7 +58,7 @@ class DSparkDrafter(Drafter):
         anchors = torch.tensor([seq.tokens[-1] for seq in seqs], device=device)
         vocab = self.served.target.config.vocab_size
         params = [seq.params for seq in seqs]
-        chances = Chances(seqs, self.length, vocab, device)
+        chances = Chances(seqs, self.places, vocab, device)
         guess = self.guess(anchors, step, chances, self.calibration.needs_odds(params))
         return self.calibrated(params, guess)
 
@@ -61,7 +66,7 @@ class DSparkDrafter(Drafter):
     def guess(self, anchors: torch.Tensor, step, chances, with_odds: bool) -> Guess:
         """Blocks behind `anchors [B]`; `chances` draws. The same calls whatever the tokens are, so
         that a CUDA graph can record them."""
-        served, G = self.served, self.length
+        served, G = self.served, chances.length
         hidden = served.backbone(anchors, step, self.pages)[:, :G]  # [B, G, D]
         logits = served.base_logits(hidden)  # [B, G, V]
         tokens = [anchors]
@@ -81,4 +86,4 @@ class DSparkDrafter(Drafter):
     def calibrated(self, params: list, guess: Guess) -> Draft:
         """The guess as the engine wants it."""
         confidence = self.calibration.apply(guess.confidence.float(), params, guess.odds)
-        return Draft(guess.ids, [self.length] * len(params), guess.q, confidence)
+        return Draft(guess.ids, [guess.ids.shape[1]] * len(params), guess.q, confidence)

@@ -153,7 +153,7 @@ def test_static_drafts_equal_fresh_ones(make_engine, serving_model, tables, kind
         for i, one in enumerate(params):
             if not one.greedy and want.probs is not None:
                 torch.testing.assert_close(want.probs[i], got.probs[i], atol=1e-6, rtol=0)
-    assert list(graphs._captured) == [(4, kind_of(seqs))]
+    assert list(graphs._captured) == [(4, kind_of(seqs), 4)]
     check_static_checks(engine, seqs)
 
 

@@ -157,6 +157,21 @@ def test_right_guesses_save_steps_and_are_counted(speculating):
     assert engine.speculation.drafter.learned == [(5, 5)] * 3
 
 
+@pytest.mark.parametrize("draws", [{"temperature": 0.0}, {"temperature": 1.0}])
+def test_a_rule_that_wants_fewer_gets_fewer(speculating, draws):
+    """No places are drawn that nobody asked for; another rule may take over between requests."""
+    engine, seen = speculating("dspark", FixedLength(2)), []
+    propose = engine.speculation.drafter.propose
+    engine.speculation.drafter.propose = lambda *args: seen.append(propose(*args)) or seen[-1]
+    params = SamplingParams(12, ignore_eos=True, **draws)
+    outputs = run_all(engine, PROMPTS[:3], params)
+    assert {draft.ids.shape[1] for draft in seen} == {2}
+    assert all(len(out.metrics.checked_by_position) <= 2 for out in outputs)
+    engine.speculation.budget = FixedLength(G)
+    run_all(engine, PROMPTS[:3], params)
+    assert seen[-1].ids.shape[1] == G
+
+
 def test_counts_by_position(speculating):
     outputs = run_all(speculating("knowing", "jumping", PROMPTS), PROMPTS, GREEDY)
     for metrics in (out.metrics for out in outputs):
