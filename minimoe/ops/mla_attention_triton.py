@@ -181,6 +181,10 @@ def unsupported(q: torch.Tensor, pages: torch.Tensor, latent: int) -> str | None
     return None
 
 
+def _empty(like: torch.Tensor, dtype: torch.dtype, *sizes: tuple) -> list[torch.Tensor]:
+    return [torch.empty(size, dtype=dtype, device=like.device) for size in sizes]
+
+
 def mla_decode_triton(
     q, pages, block_table, lengths, scale: float, latent: int, tile: Tile | None = None
 ) -> torch.Tensor:
@@ -193,18 +197,13 @@ def mla_decode_triton(
     B, H, W = q.shape
     page = pages.shape[1]
     tile = tile or _tile(q, pages, latent)
-    if q.stride()[1:] != (W, 1):
-        q = q.contiguous()
+    q = q if q.stride()[1:] == (W, 1) else q.contiguous()
     block_table, lengths = block_table.contiguous(), lengths.contiguous()
     items = B * triton.cdiv(block_table.shape[1] * page, tile.part)  # at most
     groups = triton.cdiv(H, tile.heads)
     early = early_launch(q.device)
-    empty = lambda *size, dtype=torch.int32: torch.empty(*size, dtype=dtype, device=q.device)  # noqa: E731
-    parts, spans, counter = empty(4 + 4 * items), empty(B, 2), empty(groups)
-    partial, lse = (
-        empty(items, H, latent, dtype=torch.float32),
-        empty(items, H, dtype=torch.float32),
-    )
+    parts, spans, counter = _empty(q, torch.int32, (4 + 4 * items,), (B, 2), (groups,))
+    partial, lse = _empty(q, torch.float32, (items, H, latent), (items, H))
     powers = triton.next_power_of_2(B), triton.next_power_of_2(groups)
     _list_parts[(B,)](
         lengths, parts, spans, counter, B, groups, tile.part, *powers, early,
