@@ -25,6 +25,7 @@ class BlockTables:
 
     @property
     def width(self) -> int:
+        """Blocks in the longest table."""
         return self.host.shape[1]
 
     def fill(self, seqs: list[Sequence]) -> None:
