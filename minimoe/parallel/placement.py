@@ -122,6 +122,29 @@ def balance(
     )
 
 
+def adjust(
+    before: Placement, load: np.ndarray, exchanges: int = 8, speed: np.ndarray | None = None
+) -> Placement:
+    """The placement in force, made fit for a new `load [L, E]` by a few moves of weights.
+
+    `balance` starts from nothing, and nearly every slot gets another expert. This one keeps the
+    copies there are, splits tokens among them anew, and exchanges at most 2 x `exchanges` pairs of
+    slots per layer; with 0, no weights move at all. Raises PlacementError like `balance`.
+    """
+    load, speed = _checked_load(load), _checked_speed(speed, before.ranks)
+    if load.shape != (before.layers, before.experts):
+        wanted = f"{before.layers} layers x {before.experts} experts"
+        raise PlacementError(f"load has shape {load.shape}: the placement has {wanted}")
+    shape = (before.layers, before.ranks, before.per_rank)
+    kind, share = before.slots.reshape(shape).copy(), before.share.reshape(shape).copy()
+    eplb.fit_shares(kind, share, load, speed, sweeps=2)
+    for _ in range(2):
+        eplb.swap(kind, share, load, speed, exchanges)
+        eplb.fit_shares(kind, share, load, speed)
+    flat = (before.layers, -1)
+    return Placement(kind.reshape(flat), share.reshape(flat), before.ranks, before.experts)
+
+
 def with_even_shares(slots: np.ndarray, ranks: int, experts: int) -> Placement:
     """Each copy of an expert gets the same part of its tokens. slots: `[L, Q]`."""
     copies = _count(slots, experts)

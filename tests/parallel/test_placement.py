@@ -254,6 +254,47 @@ def test_shares_reach_the_least_possible_peak():
     assert pl.peak_to_mean(after, load)[0] == pytest.approx(4.5 / 4)
 
 
+# ---- adjusting
+
+
+def drifted(load, part, rng):
+    return (1 - part) * load + part * np.stack([rng.permutation(row) for row in load])
+
+
+@pytest.mark.parametrize("layers, experts, ranks, slots", [(40, 384, 64, 448), (5, 64, 8, 72)])
+def test_a_few_exchanges_do_nearly_as_well_as_a_new_layout(layers, experts, ranks, slots):
+    rng = np.random.default_rng(0)
+    popular = 1e4 / np.arange(1, experts + 1) ** 0.5
+    load = np.stack([rng.permutation(popular) for _ in range(layers)])
+    later = drifted(load, 0.2, rng)
+    old = pl.balance(load, ranks, slots)
+    peaks, moved = {}, {}
+    for name, new in {
+        "kept": old,
+        "shares": pl.adjust(old, later, exchanges=0),
+        "adjusted": pl.adjust(old, later),
+        "fresh": pl.balance(later, ranks, slots),
+    }.items():
+        peaks[name] = pl.peak_to_mean(new, later).mean()
+        moved[name] = len(pl.moves(old, new)) / old.slots.size
+        assert duplicates(new) == 0
+    assert peaks["kept"] > peaks["shares"] > peaks["adjusted"] < 1.03
+    assert moved["shares"] == 0 and 2.5 * moved["adjusted"] < moved["fresh"]
+
+
+def test_adjusting_to_speed():
+    load = np.random.default_rng(1).uniform(50, 150, (3, 64))
+    speed = np.array([1.0] * 7 + [0.5])
+    before = pl.balance(load, 8, 80)
+    after = pl.adjust(before, load, exchanges=24, speed=speed)
+    assert pl.peak_to_mean(after, load, speed).max() < 1.1
+
+
+def test_adjust_refuses_another_shape():
+    with pytest.raises(pl.PlacementError, match="the placement has 2 layers x 4 experts"):
+        pl.adjust(pl.in_order(2, 4, 2), np.ones((1, 4)))
+
+
 # ---- the rest
 
 
