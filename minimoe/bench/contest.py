@@ -4,13 +4,14 @@ import gc
 import sys
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import torch
 from tqdm import tqdm
 
 from minimoe import LLM, SamplingParams
 from minimoe.bench.prompts import mixed_prompts
+from minimoe.engine.cuda_graphs import CheckGraphs, DraftGraphs
 from minimoe.errors import MinimoeError
 from minimoe.speculative.rules import FixedLength, Rule, Threshold
 
@@ -78,6 +79,9 @@ class Contest:
         self.rules: dict[str, Rule] = {f"fixed {n}": FixedLength(n) for n in settings.lengths}
         self.rules["threshold"] = Threshold(max(LENGTHS), settings.threshold)
         self.ways = ["none", *self.rules, "scheduled"]
+        self.length = self.drafting.engine.runner.drafter.length
+        self._graphs: dict[int, tuple] = {}
+        _ = self.budget  # takes the profile before anything else runs
 
     def run(self, load: int, temperature: float) -> dict[str, list[Turn]]:
         """Every way's turns, one a pair; a turn before the first is not counted."""
@@ -93,7 +97,7 @@ class Contest:
 
     def turn(self, way: str, load: int, temperature: float, prompts: int = 0) -> Turn:
         """One way, `load` requests at a time; a load below four runs once for each domain."""
-        llm, turn = self._engine(way), Turn()
+        llm, turn = self.use(way), Turn()
         params = SamplingParams(
             max_tokens=ROOM * self.settings.new_tokens, temperature=temperature, ignore_eos=True
         )
@@ -113,32 +117,44 @@ class Contest:
         settings = self.settings
         return mixed_prompts(settings.model, PROMPT_SETS * count, settings.prompt_tokens)
 
-    def _engine(self, way: str) -> LLM:
+    def use(self, way: str) -> LLM:
+        """The engine of a way, its rule in place."""
         if way == "none":
             return self.plain
-        speculation = self.drafting.engine.speculation
-        if way == "scheduled":
-            rule = self._budget()
-        elif way in self.rules:
-            self._budget()
-            rule = self.rules[way]
-        else:
+        if way not in self.ways:
             raise MinimoeError(f"no way {way!r}: it must be one of {', '.join(self.ways)}")
-        speculation.budget = rule
-        speculation.drafter.length = min(rule.length, self.length)
+        rule = self.budget if way == "scheduled" else self.rules[way]
+        self.drafting.engine.speculation.budget = rule
+        self._draft_only(min(rule.length, self.length))
         return self.drafting
 
-    def _budget(self) -> Rule:
-        """The engine's own budget, made at its first use from a profile of this engine."""
-        if not hasattr(self, "budget"):
-            made = self.drafting.engine.speculation
-            self.length = made.drafter.length
-            self.budget = made.budget if isinstance(made.budget, Rule) else made.budget()
-        return self.budget
+    def _draft_only(self, length: int) -> None:
+        """Make the drafter guess `length` tokens, as an engine set up for that would; on a GPU it
+        has graphs of its own for each length."""
+        runner = self.drafting.engine.runner
+        runner.drafter.length = length
+        if not runner.draft_graphs:
+            return
+        self._graphs.setdefault(self.length, (runner.draft_graphs, runner.check_graphs))
+        if length not in self._graphs:
+            drafts, checks = self._graphs[self.length]
+            most, capture = drafts.sizes[-1], drafts._capture
+            self._graphs[length] = (
+                DraftGraphs(runner.drafter, drafts.tables, most, capture),
+                CheckGraphs(length, checks.vocab, most, checks.device, capture),
+            )
+        runner.draft_graphs, runner.check_graphs = self._graphs[length]
+
+    @cached_property
+    def budget(self) -> Rule:
+        """The engine's own budget, from a profile that the engine takes of itself."""
+        speculation = self.drafting.engine.speculation
+        made = speculation.budget
+        return made if isinstance(made, Rule) else made()
 
     def step_times(self) -> dict:
         """The profile that the budget works with, as JSON."""
-        return self._budget().times.to_dict()
+        return self.budget.times.to_dict()
 
 
 def _decode(llm: LLM, prompts: list, params: SamplingParams, new_tokens: int, turn: Turn) -> None:

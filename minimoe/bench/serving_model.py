@@ -10,6 +10,8 @@ are set beside: they are `POST` and `VLLM` below, and no function reads them.
 import argparse
 import json
 
+import numpy as np
+
 from minimoe.bench.serving_clock import GroupClock
 from minimoe.bench.serving_sim import OneEngine, Replay, Result, simulate
 from minimoe.config import REPO
@@ -17,7 +19,7 @@ from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.budget import Budget
 from minimoe.speculative.calibrate import Passes, load_passes
 from minimoe.speculative.calibration import Calibration, Weights
-from minimoe.speculative.rules import FixedLength, Rule, Threshold
+from minimoe.speculative.rules import FixedLength, Threshold
 from minimoe.speculative.step_times import StepTimes
 
 G = 5
@@ -26,7 +28,7 @@ POST = {16: (-1.5, -1.5), 60: (4.0, 7.0), 96: (11.0, 11.0)}
 # Adaptive over fixed 7, percent, by requests (vLLM pull request 52362: DeepSeek-V4 on ROCm).
 VLLM = {4: -7.0, 8: -8.3, 16: -4.7, 32: -5.4, 64: 6.4, 128: 18.0, 256: 69.7}
 HEAD = "   load  gain over fixed 5, %  with deciding  over none  checks  tok/pass"
-DRAFTER = REPO / "data" / "tiny-moe-dspark"
+DRAFTER, MEASURED = REPO / "data" / "tiny-moe-dspark", REPO / "data" / "measured"
 # Code, story, chat, json in these parts make the accepted length that was reported for V4.1-Flash
 # with 5 drafts, 3.51 (InferenceX); in equal parts our drafter's is higher.
 MIXES = {"equal": (1, 1, 1, 1), "3.5 a pass": (5, 1, 1, 1)}
@@ -52,20 +54,21 @@ def rule_makers(times: StepTimes, form: str, limit: float = 0.5) -> dict:
 
 def compare(
     clock, times: StepTimes, passes: Passes, weights: Weights, loads, *,
-    mix=(), ranks: int = 1, steps: int = 200, form: str = "priced",
+    mix=(), ranks: int = 1, steps: int = 200, form: str = "priced", names=None,
 ) -> list[dict]:  # fmt: skip
     """One row a load: every rule's tokens per second, and what the budget gains, in percent.
 
-    A rule that is the same for every rank is run on one; the budget on `ranks` that decide apart.
+    Each of `ranks` has requests of its own and decides for itself; all rules meet the same passes.
+    `names` are the rules to run, all by default.
     """
+    makers = rule_makers(times, form)
     rows = []
     for load in loads:
-        results = {}
-        for name, make in rule_makers(times, form).items():
-            count = ranks if name == "scheduled" else 1
-            rules: list[Rule] = [make() for _ in range(count)]
-            replays = [Replay(passes, weights, load, mix, seed) for seed in range(count)]
-            results[name] = simulate(rules, clock, replays, load, max(20, steps // count))
+        replays = [Replay(passes, weights, load, mix, seed) for seed in range(ranks)]
+        results = {
+            name: simulate([makers[name]() for _ in replays], clock, replays, load, steps)
+            for name in names or makers
+        }
         rows.append(_row(load, results))
     return rows
 
@@ -73,7 +76,7 @@ def compare(
 def _row(load: int, results: dict[str, Result]) -> dict:
     speed = {name: result.tok_s for name, result in results.items()}
     scheduled = results["scheduled"]
-    fixed = {n: speed[f"fixed {n}"] for n in range(1, G + 1)}
+    fixed = {n: speed[f"fixed {n}"] for n in range(1, G + 1) if f"fixed {n}" in speed}
     best = max(fixed, key=fixed.get)
     return {
         "load": load,
@@ -94,13 +97,16 @@ def _percent(a: float, b: float) -> float:
     return 100 * (a / b - 1)
 
 
-def v41_rows(make=ep64, mix="3.5 a pass", loads=tuple(POST), group: bool = True, **options):
+def v41_rows(
+    make=ep64, mix="3.5 a pass", loads=tuple(POST), group: bool = True, steps: int = 60, **options
+):
     """V4.1-Flash on B200s: every GPU decides for its own requests; `group`: and all wait."""
     clock = GroupClock(make, G)
-    ranks = clock.ranks if group else 1
+    ranks, steps = (clock.ranks, steps) if group else (1, 8 * steps)
     passes, weights = drafter_passes(1)
-    mix = MIXES[mix]
-    return compare(clock, clock.times(), passes, weights, loads, mix=mix, ranks=ranks, **options)
+    names = ("none", f"fixed {G}", "scheduled")
+    return compare(clock, clock.times(), passes, weights, loads, mix=MIXES[mix], ranks=ranks,
+                   steps=steps, names=names, **options)  # fmt: skip
 
 
 def engine_rows(times: StepTimes, loads=(1, 4, 16, 64, 128), temperature: int = 1, **options):
@@ -109,10 +115,24 @@ def engine_rows(times: StepTimes, loads=(1, 4, 16, 64, 128), temperature: int = 
     return compare(OneEngine(times), times, passes, weights, loads, **options)
 
 
-def saved_times(name: str = "h200-speculative") -> StepTimes:
-    """The profile in a file of `data/measured/`."""
-    path = REPO / "data" / "measured" / f"{name}.json"
-    return StepTimes.from_dict(json.loads(path.read_text(encoding="utf-8"))["step_times"])
+def saved_times(name: str = "h200-speculative", temperature: int = 1) -> StepTimes:
+    """Step times behind the rows of `bench speculative` in `data/measured/`.
+
+    Seconds of a step are its tokens over the measured tokens per second. The tokens of a step with
+    k checks of each request are those of the recorded passes, whose domains are mixed alike.
+    """
+    record = json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
+    passes, _ = drafter_passes(temperature)
+    shares = [passes.accepted[passes.domain == kind] for kind in range(len(passes.domains))]
+    gained = [sum(np.minimum(own, k).mean() for own in shares) / len(shares) for k in range(G + 1)]
+    plain, drafted = {}, {}
+    for row in record["rows"]:
+        if row["temperature"] == temperature:
+            load = row["load"]
+            plain[load] = load / row["none_tok_s"]
+            for k, speed in enumerate(row["fixed_tok_s_by_length"], start=1):
+                drafted[load, load * (1 + k)] = load * (1 + gained[k]) / speed
+    return StepTimes(plain, drafted)
 
 
 def measured_times(device: str = "cpu", most: int = 64) -> StepTimes:

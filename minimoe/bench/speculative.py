@@ -5,6 +5,8 @@ run at once, the four domains in equal parts. The clock runs while all of them a
 prompts and the thinning-out at the end of a batch take no part.
 """
 
+import json
+import sys
 from dataclasses import asdict, fields
 from statistics import median
 
@@ -42,11 +44,11 @@ def main(args) -> dict:
              if field.name != "lengths"}  # fmt: skip
     settings = Settings(**{**given, "load": max(args.load)})
     contest = Contest(settings)
-    rows = [
-        row(load, temperature, contest.run(load, temperature))
-        for temperature in args.temperature
-        for load in args.load
-    ]
+    rows = []
+    for temperature in args.temperature:
+        for load in args.load:
+            rows.append(row(load, temperature, contest.run(load, temperature)))
+            print(json.dumps(rows[-1]), file=sys.stderr)  # should a later load fail
     device = torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu"
     how = {**asdict(settings), "threads": args.threads}
     return {"rows": rows, "settings": how, "step_times": contest.step_times(), **about(device)}

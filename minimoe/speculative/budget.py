@@ -17,7 +17,7 @@ from minimoe.speculative.step_times import StepTimes
 
 FORMS = ("priced", "production", "lossless")
 DELAY = 2  # what is expected comes from confidences of at least this many steps ago
-REFRESH = 8  # steps between two looks at the same load
+REFRESH = 16  # steps between two looks at the same load
 MARGIN = 0.01  # drafting stops or starts when it is worse or better by this share
 STOP_AFTER = 3  # looks in a row that find it worse
 TRIAL_SHARE = 0.005  # of the time, spent on trying whether drafting pays again
@@ -25,6 +25,8 @@ TRIAL_ROWS = 8  # confidences that one trial collects
 WAITS = (8, 1000)  # fewest and most steps between trials
 PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
 CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
+FREE = 0.05  # a check that costs less of a token is not weighed: weighing costs more
+LOOK_AT = 4  # where checks are free, one step in so many is looked at all the same
 MEMORY, WEIGHT = 0.98, 5.0  # of the promises kept, per step; and how many are taken for granted
 
 
@@ -53,7 +55,8 @@ class Budget(Rule):
         self._looks: dict[tuple[int, int], tuple[int, Outlook]] = {}
         self._step = 0
         self._drafting, self._worse, self._idle, self._trials, self._busy = True, 0, 0, 0, 0
-        self._kept, self._promised, self._promise = 0.0, 0.0, 0.0
+        self._kept, self._promised = 0.0, 0.0
+        self._promise: float | None = None  # of this step's checks
 
     @property
     def draft_next(self) -> bool:
@@ -81,6 +84,9 @@ class Budget(Rule):
     def choose(self, confidence, lengths, plain_tokens=0):
         if not len(lengths):
             return []
+        if self._all_pay(len(lengths), plain_tokens):
+            self._promise, self._trials = None, max(0, self._trials - 1)
+            return list(lengths)
         a = self.survival(confidence, lengths)  # [B, G]
         order, slots = by_survival(a)
         count = self._count(slots, len(a), plain_tokens)
@@ -93,7 +99,7 @@ class Budget(Rule):
     def observe(self, drafted, requests, tokens, seconds, checked=(), accepted=()):
         super().observe(drafted, requests, tokens, seconds, checked, accepted)
         self.times.observe(drafted, requests, tokens, seconds)
-        if drafted:
+        if drafted and self._promise is not None:
             self._kept = MEMORY * self._kept + sum(accepted)
             self._promised = MEMORY * self._promised + self._promise
 
@@ -107,6 +113,12 @@ class Budget(Rule):
                 self._looks.clear()
             self._looks[requests, others] = self._step, found
         return found
+
+    def _all_pay(self, requests: int, others: int) -> bool:
+        """Whether this step checks everything unseen, since no check costs anything to speak of."""
+        if self.form == "lossless" or self._step % LOOK_AT == 0:
+            return False
+        return self.look(requests, others).dearest < FREE
 
     def _count(self, slots: np.ndarray, requests: int, others: int) -> int:
         """How many of the sorted slots are admitted in this step."""

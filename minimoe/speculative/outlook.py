@@ -28,6 +28,7 @@ class Outlook:
     lost: float
     prices: np.ndarray
     full: np.ndarray
+    dearest: float  # the highest of the prices
 
     @property
     def gain(self) -> float:
@@ -85,4 +86,5 @@ def outlook(times: StepTimes, accepted: np.ndarray, requests: int, others: int =
         lost=max(0.0, (tokens - accepted[count]) / requests - 1),
         prices=rate * marginal,
         full=full,
+        dearest=rate * float(marginal.max(initial=0.0)),
     )

@@ -1,10 +1,19 @@
 """The serving model: its clocks and its replay, and that rules meet the confidences they should."""
 
+import json
+
 import numpy as np
 import pytest
 
 from minimoe.bench.serving_clock import GroupClock
-from minimoe.bench.serving_model import MIXES, compare, rule_makers
+from minimoe.bench.serving_model import (
+    MEASURED,
+    MIXES,
+    compare,
+    engine_rows,
+    rule_makers,
+    saved_times,
+)
 from minimoe.bench.serving_sim import OneEngine, Replay, simulate
 from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.calibrate import Passes
@@ -116,3 +125,12 @@ def test_a_gpu_profiles_its_group_with_all_alike():
 
 def test_mixes_name_all_four_domains():
     assert all(len(mix) == 4 and min(mix) > 0 for mix in MIXES.values())
+
+
+def test_step_times_behind_saved_rows_give_their_speeds_again():
+    times = saved_times()
+    rows = json.loads((MEASURED / "h200-speculative.json").read_text())["rows"]
+    row = next(row for row in rows if row["load"] == 16)
+    assert 16 / times.plain_seconds(16) == pytest.approx(row["none_tok_s"], rel=0.2)  # made to rise
+    again = engine_rows(times, loads=(16,), steps=200)[0]
+    assert again["tok_s"]["fixed 5"] == pytest.approx(row["fixed_tok_s"], rel=0.05)
