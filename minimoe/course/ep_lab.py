@@ -1,5 +1,6 @@
 """What 03_expert_parallelism runs: the engine on real ranks, and one MoE layer on virtual ones."""
 
+import json
 import time
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import torch
 
 from minimoe.bench.ep import by_formula
 from minimoe.course.figures_roofline import V41
+from minimoe.course.measured import FOLDER
 from minimoe.engine.llm import LLM
 from minimoe.engine.params import SamplingParams
 from minimoe.model.transformer import Transformer, moe_layers
@@ -183,6 +185,23 @@ def hopper_table(rows: list[dict]) -> str:
             f"{row['tokens']:>6}{layer[0]:>8.0f}{layer[1]:>8.0f}{sent[0]:>11.0f}{sent[1]:>7.0f}"
             f"{row['alone']:>14.2f}{row['ratio']:>14.2f}"
         )
+    return "\n".join(lines)
+
+
+def load_two_gpus() -> dict:
+    """What `bench exchange` measured on two H200s: "messages", "layers", and how it was made."""
+    return json.loads((FOLDER / "h200x2-ep.json").read_text(encoding="utf-8"))
+
+
+def messages_table(record: dict) -> str:
+    """All-to-alls between GPUs by bytes sent per GPU."""
+    lines = [f"{'bytes':>12}{'us':>8}{'GB/s':>8}"]
+    for row in record["messages"]:
+        rate = row["bytes_per_second"] / 1e9
+        lines.append(f"{row['bytes']:>12,}{row['seconds'] * 1e6:>8.0f}{rate:>8.1f}")
+    versions = record["versions"]
+    lines.append(f"measured on {record['ranks']} x {record['device']}, {record['date']}, ")
+    lines[-1] += f"torch {versions['torch']}, NCCL\n  by: {record['command']}"
     return "\n".join(lines)
 
 
