@@ -18,7 +18,7 @@ from minimoe.model.transformer import Transformer
 from minimoe.speculative.acceptance import overlap, overlap_of_match
 from minimoe.speculative.dspark import DSpark, hidden_and_taps
 
-DRAFTER = SHIPPED / "tiny-moe-dspark"
+DRAFTER, MEASURED = SHIPPED / "tiny-moe-dspark", SHIPPED / "measured"
 
 
 @dataclass(frozen=True)
@@ -127,19 +127,30 @@ def training_record() -> dict:
     return json.loads((DRAFTER / "training.json").read_text(encoding="utf-8"))
 
 
+def saved_speeds(temperature: float) -> dict[int, dict]:
+    """Rows of `bench speculative` on an H200, by requests at once."""
+    record = json.loads((MEASURED / "h200-speculative.json").read_text(encoding="utf-8"))
+    rows = [row for row in record["rows"] if row["temperature"] == temperature]
+    return {row["load"]: row for row in rows}
+
+
 def acceptance(record: dict, drafter: str = "main", temperature: int = 1) -> dict[str, list]:
     """Chance by position that a draft stays if all before it did, by domain."""
     rows = record["results"][drafter][f"T={temperature}"]
     return {name: row["by_position"] for name, row in rows.items() if name != "mean"}
 
 
-def distinct_experts(model: Transformer, texts: list[list[int]], tokens: int) -> list[float]:
+def routes(model: Transformer, texts: list[list[int]]) -> list[torch.Tensor]:
+    """The experts that each token of each text chose, `[L, T, K]` for each text."""
+    return [follow(model, ids).ids for ids in texts]
+
+
+def distinct_experts(chosen: list[torch.Tensor], tokens: int) -> list[float]:
     """Experts that a step hits in a layer, on average, when each request brings `tokens` tokens:
-    for 1, 2, 4 ... requests, as many as there are `texts`."""
-    chosen = [follow(model, ids).ids for ids in texts]  # each [L, T, K]
+    for 1, 2, 4 ... requests, as many as `chosen` (from `routes`) has texts."""
     random = np.random.default_rng(0)
     found, load = [], 1
-    while load <= len(texts):
+    while load <= len(chosen):
         found.append(statistics.mean(_union(chosen, load, tokens, random) for _ in range(12)))
         load *= 2
     return found
@@ -156,18 +167,20 @@ def _union(chosen: list, load: int, tokens: int, random) -> float:
 
 
 def race(engines: dict[str, LLM], ids: list[list[int]], loads, params, rounds: int = 3):
-    """Tokens per second of each engine at each load, `{name: [rate by load]}`.
+    """Tokens per second of each engine at each load, `{name: [rate by load]}`: all prompts, `load`
+    of them at once.
 
     The engines take turns, so that whatever else the machine does hits all of them; medians.
     """
-    rates = {name: [] for name in engines}
+    rates: dict[str, list[float]] = {name: [] for name in engines}
     for load in loads:
         seconds: dict[str, list[float]] = {name: [] for name in engines}
         for _ in range(rounds):
             for name, llm in engines.items():
                 start = time.perf_counter()
-                llm.generate(ids[:load], params)
+                for first in range(0, len(ids), load):
+                    llm.generate(ids[first : first + load], params)
                 seconds[name].append(time.perf_counter() - start)
         for name, spent in seconds.items():
-            rates[name].append(load * params.max_tokens / statistics.median(spent))
+            rates[name].append(len(ids) * params.max_tokens / statistics.median(spent))
     return rates

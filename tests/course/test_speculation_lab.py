@@ -67,8 +67,8 @@ def test_the_record_adds_up():
 
 def test_distinct_experts_grow_with_tokens(llm):
     texts = [ids for group in lab.prompts(llm, 2, 40).values() for ids in group]
-    one = lab.distinct_experts(llm.model.textbook, texts, 1)
-    six = lab.distinct_experts(llm.model.textbook, texts, 6)
+    chosen = lab.routes(llm.model.textbook, texts)
+    one, six = lab.distinct_experts(chosen, 1), lab.distinct_experts(chosen, 6)
     assert len(one) == 4 and one[0] == 4
     assert all(a < b <= 64 for a, b in zip(one, six, strict=True))
 
@@ -82,5 +82,15 @@ def test_figures_draw(capsys):
     rates = {"plain": [100.0, 200.0], "five": [150.0, 100.0]}
     figures.speed_by_load(rates, [1, 4])
     assert "150 (1.50)" in figures.rates_table(rates, [1, 4])
+    saved = lab.saved_speeds(1.0)
+    assert figures.saved_table(saved).count("\n") == len(saved) >= 4
     assert figures.acceptance_text().count("\n") == 4
     assert "1.50" in figures.by_domain_table({"a": {"code": 1.0, "story": 2.0}})
+
+
+def test_a_race_runs_every_prompt_at_every_load(llm):
+    params = SamplingParams(max_tokens=3, temperature=0.0, ignore_eos=True)
+    rates = lab.race({"a": llm, "b": llm}, [[5, 6], [7, 8]], [1, 2], params, rounds=1)
+    assert set(rates) == {"a", "b"} and all(
+        len(row) == 2 and min(row) > 0 for row in rates.values()
+    )
