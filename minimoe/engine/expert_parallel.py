@@ -19,46 +19,16 @@ from minimoe.checkpoint import checkpoint_folder
 from minimoe.config import ModelConfig
 from minimoe.engine import rank_engine
 from minimoe.engine.arguments import checked_length
+from minimoe.engine.assigner import Assigner
 from minimoe.engine.engine import Engine, Request
+from minimoe.engine.expert_parallel_config import ExpertParallelConfig
 from minimoe.engine.outputs import RequestOutput
-from minimoe.engine.rank_engine import Job, Update
+from minimoe.engine.rank_engine import Update
 from minimoe.engine.sequence import Sequence
 from minimoe.errors import EngineError, MinimoeError
 from minimoe.parallel.placement import Placement, balance, in_order, slots_for
 from minimoe.parallel.supervisor import RankError, Ranks, RanksLost
 from minimoe.tokenizer import Tokenizer
-
-
-@dataclass
-class ExpertParallelConfig:
-    """`LLM(expert_parallel_config={...})`.
-
-    Args:
-        spare_slots: per rank and layer, for second copies of busy experts.
-        timeout: seconds after which a message between ranks that did not come counts as lost.
-        window: steps over which the load of experts is counted.
-        rebalance_every: steps between two rebalances by that load; 0 for never.
-        threads: torch threads per rank.
-    """
-
-    spare_slots: int = 0
-    timeout: float = 30.0
-    window: int = 1000
-    rebalance_every: int = 0
-    threads: int = 1
-
-    def __post_init__(self):
-        for name, least in {
-            "spare_slots": 0,
-            "window": 1,
-            "rebalance_every": 0,
-            "threads": 1,
-        }.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise MinimoeError(f"{name} is {value!r}: it must be a whole number >= {least}")
-        if not self.timeout > 0:
-            raise MinimoeError(f"timeout is {self.timeout!r}: it must be seconds above 0")
 
 
 @dataclass(frozen=True)
@@ -70,49 +40,6 @@ class Failover:
     lost: list[int]
     size: int
     seconds: float
-
-
-class Assigner:
-    """Stands where the scheduler stands in `Engine`: gives each request to the least busy rank."""
-
-    def __init__(self, size: int):
-        self.rank_of: dict[Sequence, int] = {}
-        self.clear(size)
-
-    def clear(self, size: int) -> None:
-        """No request is on any rank."""
-        self.rank_of.clear()
-        self.jobs: list[list[Job]] = [[] for _ in range(size)]
-        self.aborted: list[list[str]] = [[] for _ in range(size)]
-
-    def add(self, seq: Sequence) -> None:
-        """Give a request, with what it has so far, to the rank that has the fewest."""
-        busy = [0] * len(self.jobs)
-        for rank in self.rank_of.values():
-            busy[rank] += 1
-        rank = self.rank_of[seq] = busy.index(min(busy))
-        params = replace(seq.params, seed=seq.seed)
-        so_far = (seq.output_ids, list(seq.logprobs), replace(seq.metrics))
-        self.jobs[rank].append(Job(seq.request_id, seq.prompt_ids, params, *so_far))
-
-    @property
-    def has_unfinished(self) -> bool:
-        """True while any rank has a request."""
-        return bool(self.rank_of)
-
-    def finish(self, seq: Sequence, reason: str) -> None:
-        """Forget a request; its rank is told unless it ended it itself."""
-        rank = self.rank_of.pop(seq)
-        if seq.finish_reason is None:
-            self.aborted[rank].append(seq.request_id)
-            self.jobs[rank] = [j for j in self.jobs[rank] if j.request_id != seq.request_id]
-        seq.finish_reason = reason
-
-    def take(self) -> list[tuple[list[Job], list[str]]]:
-        """New requests and aborted ones for each rank, once."""
-        orders = list(zip(self.jobs, self.aborted, strict=True))
-        self.jobs, self.aborted = [[] for _ in orders], [[] for _ in orders]
-        return orders
 
 
 class ParallelEngine(Engine):
@@ -289,7 +216,7 @@ def start_parallel(size: int, settings: dict | None, options: dict):
 
     Raises MinimoeError for a size, model or setting that cannot be.
     """
-    settings = _settings(settings)
+    settings = ExpertParallelConfig.of(settings)
     if str(options["model"]) == "wide":
         raise MinimoeError(
             "the wide model runs in one process: give a checkpoint for several ranks"
@@ -318,16 +245,6 @@ def start_parallel(size: int, settings: dict | None, options: dict):
         seed=options["seed"],
     )
     return config, engine.tokenizer, engine
-
-
-def _settings(settings: dict | None) -> ExpertParallelConfig:
-    known = set(ExpertParallelConfig.__dataclass_fields__)
-    unknown = sorted(set(settings or {}) - known)
-    if unknown:
-        raise MinimoeError(
-            f"expert_parallel_config has {unknown[0]!r}: it may have {', '.join(sorted(known))}"
-        )
-    return ExpertParallelConfig(**(settings or {}))
 
 
 def _told(run):

@@ -135,9 +135,7 @@ class ExpertParallel:
     def __init__(self, layer: int, table: SlotTable, shard: Shard, wire: Wire):
         self.layer, self.table, self.shard, self.wire = layer, table, shard, wire
         self.called = False  # since the last `finish_step`, with tokens of this rank
-        self.load = table.seen.new_zeros(
-            table.experts
-        )  # pairs of this rank's own tokens, by expert
+        self.load = torch.zeros_like(table.seen)  # [E] pairs of this rank's own tokens
 
     def __call__(self, x, ids, weights) -> torch.Tensor:
         """`x [T, D]`, `ids [T, K]`, `weights [T, K]` to `[T, D]`; T may be 0."""
@@ -145,10 +143,10 @@ class ExpertParallel:
         if len(ids):
             self.load += count(ids, self.table.experts)
         rows, order, counts = pack(x, self.table.choose(ids), self.table)
-        arrived = self.tell(counts, self.layer)
-        pairs = zip(self.wire.pairs, counts.sum(1).tolist(), strict=True)
+        arrived, there = self.tell(counts, self.layer), counts.sum(1).tolist()
+        pairs = zip(self.wire.pairs, there, strict=True)
         self.wire.pairs = [before + now for before, now in pairs]
-        return unpack(self._there_and_back(rows, counts, arrived), order, weights)
+        return unpack(self._there_and_back(rows, there, arrived), order, weights)
 
     def take_load(self) -> torch.Tensor:
         """`[E]`: (token, expert) pairs of this rank's own tokens since the last call."""
@@ -172,9 +170,9 @@ class ExpertParallel:
             )
         return arrived[:, 1:]
 
-    def _there_and_back(self, rows, counts, arrived) -> torch.Tensor:
+    def _there_and_back(self, rows, there: list[int], arrived) -> torch.Tensor:
         """Dispatch, compute, combine: `[T * K, D]` to the same rows' results."""
-        here, there = arrived.sum(1).tolist(), counts.sum(1).tolist()
+        here = arrived.sum(1).tolist()
         rows = self.wire.all_to_all(rows, there, here, "dispatch")
         start = time.perf_counter()
         rows = self.shard.compute(rows, arrived)
@@ -194,7 +192,8 @@ class ExpertParallel:
         if arrived is None:
             return False
         weights = self.shard.gate_up
-        self._there_and_back(weights.new_empty(0, weights.shape[2]), nothing, arrived)
+        rows = weights.new_empty(0, weights.shape[2])
+        self._there_and_back(rows, [0] * self.table.ranks, arrived)
         return True
 
 

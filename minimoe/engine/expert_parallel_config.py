@@ -1,0 +1,47 @@
+"""The settings of expert parallelism that `LLM` takes beside its size."""
+
+from dataclasses import dataclass
+
+from minimoe.errors import MinimoeError
+
+
+@dataclass
+class ExpertParallelConfig:
+    """`LLM(expert_parallel_config={...})`.
+
+    Args:
+        spare_slots: per rank and layer, for second copies of busy experts.
+        timeout: seconds after which a message between ranks that did not come counts as lost.
+        window: steps over which the load of experts is counted.
+        rebalance_every: steps between two rebalances by that load; 0 for never.
+        threads: torch threads per rank.
+    """
+
+    spare_slots: int = 0
+    timeout: float = 30.0
+    window: int = 1000
+    rebalance_every: int = 0
+    threads: int = 1
+
+    def __post_init__(self):
+        for name, least in {
+            "spare_slots": 0,
+            "window": 1,
+            "rebalance_every": 0,
+            "threads": 1,
+        }.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise MinimoeError(f"{name} is {value!r}: it must be a whole number >= {least}")
+        if not self.timeout > 0:
+            raise MinimoeError(f"timeout is {self.timeout!r}: it must be seconds above 0")
+
+    @classmethod
+    def of(cls, settings: dict | None) -> "ExpertParallelConfig":
+        """From what the user gave. Raises MinimoeError for a name or value that cannot be."""
+        known = set(cls.__dataclass_fields__)
+        unknown = sorted(set(settings or {}) - known)
+        if unknown:
+            names = ", ".join(sorted(known))
+            raise MinimoeError(f"expert_parallel_config has {unknown[0]!r}: it may have {names}")
+        return cls(**(settings or {}))
