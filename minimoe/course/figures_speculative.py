@@ -121,7 +121,7 @@ def experts_hit(one: list[float], six: list[float], experts: int, per_token: int
     right.plot(many, [_more_experts(load) for load in many], label="V4.1-Flash, at random")
     right.axhline(1, color=style.GREY, linewidth=1, linestyle=":", marker="")
     right.text(1, 1.06, "a dense model", color=style.GREY, fontsize=10)
-    right.set(xscale="log", xlabel="requests in the step", ylabel="weights read, times plain")
+    right.set(xscale="log", xlabel="requests in the step", ylabel="experts read, times plain")
     right.set_title("5 drafts checked: dear at load 1")
     right.legend(loc="upper right", fontsize=10)
     style.source_label(left, "measured here; V4.1-Flash derived")
