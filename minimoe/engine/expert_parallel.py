@@ -10,21 +10,18 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import torch
 
 from minimoe.checkpoint import checkpoint_folder
 from minimoe.config import ModelConfig
 from minimoe.engine import rank_engine
+from minimoe.engine.admission import Admission
 from minimoe.engine.arguments import checked_length
 from minimoe.engine.assigner import Assigner
-from minimoe.engine.engine import Engine, Request
 from minimoe.engine.expert_parallel_config import ExpertParallelConfig
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.rank_engine import Update
-from minimoe.engine.sequence import Sequence
 from minimoe.errors import EngineError, MinimoeError
 from minimoe.parallel.placement import Placement, balance, in_order, slots_for
 from minimoe.parallel.supervisor import RankError, Ranks, RanksLost
@@ -42,7 +39,7 @@ class Failover:
     seconds: float
 
 
-class ParallelEngine(Engine):
+class ParallelEngine(Admission):
     """`Engine` over P ranks. Its scheduler is an `Assigner`; the ranks have the real ones."""
 
     def __init__(
@@ -58,18 +55,12 @@ class ParallelEngine(Engine):
         max_model_len: int,
         seed: int,
     ):
+        assigner = Assigner(ranks.size)
+        super().__init__(assigner, tokenizer, config, max_model_len, num_blocks, seed)
         self.ranks, self.settings, self.placement = ranks, settings, placement
         self._start = start  # what a rank that must load the model again needs
-        self.tokenizer, self.max_model_len = tokenizer, max_model_len
-        self.vocab_size = config.vocab_size
-        self.pool = SimpleNamespace(num_blocks=num_blocks)  # of each rank
-        self.scheduler = Assigner(ranks.size)
-        self.reuse = self.speculation = None  # the ranks' business
         self.failovers: list[Failover] = []
         self.steps = 0
-        self._requests: dict[str, Request] = {}
-        self._arrivals = 0
-        self._seeds = torch.Generator().manual_seed(seed)
 
     def step(self) -> list[RequestOutput]:
         """One step of all ranks; gives the requests that got tokens.
@@ -115,10 +106,6 @@ class ParallelEngine(Engine):
             seq.finish_reason = update.finish_reason
             self._end(seq, update.finish_reason)
         return request.output()
-
-    def _end(self, seq: Sequence, reason: str) -> None:
-        self.scheduler.finish(seq, reason)
-        del self._requests[seq.request_id]
 
     def _fail_over(self, lost: list[int], start: float) -> None:
         """Go on with the ranks that are left, and with fewer still if some die meanwhile.
@@ -176,8 +163,9 @@ class ParallelEngine(Engine):
             self._fail_over(error.ranks, start)
 
     def _rebalance_by_load(self) -> None:
+        load = self.expert_load()  # first: should a rank be lost here, size and slots change
         slots = self.placement.slots.shape[1]
-        placement = balance(self.expert_load(), self.ranks.size, slots)
+        placement = balance(load, self.ranks.size, slots)
         self.ranks.call(rank_engine.rebalance, placement)
         self.placement = placement
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from minimoe.config import SHIPPED, ModelConfig
+from minimoe.engine.admission import BLOCK_SIZE, Request
 from minimoe.engine.arguments import (
     as_prompts,
     check_device,
@@ -15,7 +16,7 @@ from minimoe.engine.arguments import (
     per_prompt,
     require_positive,
 )
-from minimoe.engine.engine import BLOCK_SIZE, Engine, Request
+from minimoe.engine.engine import Engine
 from minimoe.engine.interrupts import Interrupts
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.params import SamplingParams
