@@ -13,7 +13,7 @@ import json
 import numpy as np
 
 from minimoe.bench.serving_clock import GroupClock
-from minimoe.bench.serving_sim import OneEngine, Replay, Result, simulate
+from minimoe.bench.serving_sim import OneEngine, Recording, Replay, Result, simulate
 from minimoe.config import REPO
 from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.budget import Budget
@@ -61,10 +61,10 @@ def compare(
     Each of `ranks` has requests of its own and decides for itself; all rules meet the same passes.
     `names` are the rules to run, all by default.
     """
-    makers = rule_makers(times, form)
+    makers, recording = rule_makers(times, form), Recording(passes, weights)
     rows = []
     for load in loads:
-        replays = [Replay(passes, weights, load, mix, seed) for seed in range(ranks)]
+        replays = [Replay(recording, load, mix, seed) for seed in range(ranks)]
         results = {
             name: simulate([makers[name]() for _ in replays], clock, replays, load, steps)
             for name in names or makers

@@ -17,6 +17,21 @@ from minimoe.speculative.rules import Rule
 from minimoe.speculative.step_times import StepTimes
 
 
+class Recording:
+    """Passes with their calibrated confidences, sorted by domain so that they can be replayed."""
+
+    def __init__(self, passes: Passes, weights: Weights):
+        order = np.argsort(passes.domain, kind="stable")
+        head, of_odds, shift = np.array(weights).T
+        sums = head * passes.logits + of_odds * passes.odds + shift
+        self.confidence = sigmoid(sums)[order]  # [n, G]
+        self.accepted = passes.accepted[order]
+        kinds, self.first, self.count = np.unique(
+            passes.domain[order], return_index=True, return_counts=True
+        )
+        self.domains = len(kinds)
+
+
 class Replay:
     """Requests that live through the passes of real ones.
 
@@ -27,23 +42,18 @@ class Replay:
         mix: how many of the requests, in turn, come from each domain; equal parts by default.
     """
 
-    def __init__(
-        self, passes: Passes, weights: Weights, requests: int, mix: Sequence[int] = (), seed=0
-    ):
+    def __init__(self, recording: Recording, requests: int, mix: Sequence[int] = (), seed: int = 0):
         rng = np.random.default_rng(seed)
-        turns = [kind for kind, share in enumerate(mix) for _ in range(share)]
-        turns = turns or np.unique(passes.domain).tolist()
-        kinds = np.array(turns)[(rng.integers(len(turns)) + np.arange(requests)) % len(turns)]
-        rows = [np.flatnonzero(passes.domain == kind) for kind in kinds]
-        self._rows = [np.roll(own, -rng.integers(len(own))) for own in rows]
-        head, of_odds, shift = np.array(weights).T
-        self._confidence = sigmoid(head * passes.logits + of_odds * passes.odds + shift)  # [n, G]
-        self._accepted = passes.accepted
+        turns = np.repeat(np.arange(recording.domains), mix or [1] * recording.domains)
+        kinds = turns[(rng.integers(len(turns)) + np.arange(requests)) % len(turns)]
+        self.recording = recording
+        self._first, self._count = recording.first[kinds], recording.count[kinds]  # [B]
+        self._start = rng.integers(self._count)
 
     def step(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Confidences `[B, G]` and how many drafts would be accepted `[B]`, were all checked."""
-        now = [own[number % len(own)] for own in self._rows]
-        return self._confidence[now], self._accepted[now]
+        now = self._first + (self._start + number) % self._count
+        return self.recording.confidence[now], self.recording.accepted[now]
 
 
 class OneEngine:

@@ -14,7 +14,7 @@ from minimoe.bench.serving_model import (
     rule_makers,
     saved_times,
 )
-from minimoe.bench.serving_sim import OneEngine, Replay, simulate
+from minimoe.bench.serving_sim import OneEngine, Recording, Replay, simulate
 from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.calibrate import Passes
 from minimoe.speculative.calibration_fit import plain
@@ -36,6 +36,10 @@ def passes_of(rates=(0.5, 0.9), each=400, seed=0):
     return Passes(odd, 0 * odd, accepted, domain, turn // 9, turn, names)
 
 
+def recording(passes):
+    return Recording(passes, plain(G))
+
+
 def line_times(token=0.1):
     sizes = (1, 4, 16, 64)
     return StepTimes(
@@ -46,29 +50,29 @@ def line_times(token=0.1):
 
 def test_a_replay_keeps_the_mix_and_the_passes():
     passes = passes_of((0.2, 0.5, 0.8), each=50)
-    replay = Replay(passes, plain(G), 8, mix=(2, 1, 1))
+    replay = Replay(recording(passes), 8, mix=(2, 1, 1))
     confidence, accepted = replay.step(7)
     assert confidence.shape == (8, G) and accepted.shape == (8,)
     counts = [int((np.abs(confidence[:, 0] - rate) < 1e-9).sum()) for rate in (0.2, 0.5, 0.8)]
     assert counts == [4, 2, 2]
-    again = Replay(passes, plain(G), 8, mix=(2, 1, 1)).step(7 + 50)
+    again = Replay(recording(passes), 8, mix=(2, 1, 1)).step(7 + 50)
     assert (again[0] == confidence).all() and (again[1] == accepted).all()  # round and round
 
 
 def test_fixed_rules_give_what_arithmetic_says():
     passes, times = passes_of((0.8,)), line_times()
-    result = simulate([FixedLength(5)], OneEngine(times), [Replay(passes, plain(G), 16)], 16, 200)
+    result = simulate([FixedLength(5)], OneEngine(times), [Replay(recording(passes), 16)], 16, 200)
     assert result.seconds == pytest.approx(200 * (1.3 + 0.1 * 96))
     assert result.accepted_length == pytest.approx(sum(0.8**k for k in range(6)), rel=0.06)
     assert result.checked_per_request == 5
-    none = simulate([FixedLength(0)], OneEngine(times), [Replay(passes, plain(G), 16)], 16, 50)
+    none = simulate([FixedLength(0)], OneEngine(times), [Replay(recording(passes), 16)], 16, 50)
     assert none.tok_s == pytest.approx(16 / 2.6)
     assert none.tok_s_with_deciding < none.tok_s
 
 
 def test_all_ranks_wait_for_the_one_that_checks_most():
     times = line_times()
-    replays = [Replay(passes_of((0.8,)), plain(G), 4, seed=seed) for seed in range(2)]
+    replays = [Replay(recording(passes_of((0.8,))), 4, seed=seed) for seed in range(2)]
     result = simulate([FixedLength(1), FixedLength(5)], OneEngine(times), replays, 4, 10, 0)
     assert result.seconds == pytest.approx(10 * (1.3 + 0.1 * 24))
     assert result.checked == 10 * 4 * (1 + 5)
@@ -95,7 +99,7 @@ def test_more_load_makes_it_check_less():
 def test_every_rule_is_there_and_a_threshold_checks_what_is_sure():
     made = rule_makers(line_times(), "priced")
     assert list(made) == ["none", *(f"fixed {n}" for n in range(1, 6)), "threshold", "scheduled"]
-    replay = Replay(passes_of((0.4, 0.95)), plain(G), 4)
+    replay = Replay(recording(passes_of((0.4, 0.95))), 4)
     result = simulate([Threshold(G, 0.5)], OneEngine(line_times()), [replay], 4, 20)
     assert result.checked_per_request == pytest.approx((0 + 5) / 2)
 
