@@ -35,7 +35,7 @@ def recipe(**changes):
     return DrafterRecipe(**{**small, "mix": dict.fromkeys(DOMAINS, 1.0), **changes})
 
 
-def rows_of(seed, count=4, length=48):
+def rows_of(seed, count=2, length=48):
     random = torch.Generator().manual_seed(seed)
     return {name: torch.randint(2, 64, (count, length), generator=random) for name in DOMAINS}
 
@@ -59,7 +59,7 @@ def test_loss_is_the_sum_of_its_parts():
             entropy = -np.log(float(q[n, k, ids[n, k]]))
             binary = -(accept * np.log(sure) + (1 - accept) * np.log(1 - sure))
             total += weight / 2 * (0.1 * entropy + 0.9 * 2 * (1 - accept) + binary)
-    assert float(loss) == pytest.approx(total / share, rel=1e-5)
+    assert loss.item() == pytest.approx(total / share, rel=1e-5)
     accepted = torch.minimum(q, target).sum(-1)
     torch.testing.assert_close(chance, accepted.mean(0))
     loss.backward()
@@ -74,7 +74,7 @@ def test_expected_length_is_the_tail_sum():
 
 def test_written_text_keeps_prompts_and_differs_behind_them(target):
     rows = rows_of(0)
-    out = target_text(ServingModel(target), rows, batch=6, seed=0)
+    out = target_text(ServingModel(target), rows, batch=5, seed=0)
     for name in DOMAINS:
         assert out[name].shape == rows[name].shape
         same = out[name] == rows[name]
@@ -98,8 +98,8 @@ def test_batches_are_half_written_and_depend_on_the_step_alone():
 
 
 def test_training_lowers_the_loss_of_every_drafter(target):
-    configs = ablations(DSparkConfig.of(target, layers=2, taps=(0, 2), markov_rank=8, length=3))
-    assert list(configs) == ["main", "no_markov", "layers_1"]
+    configs = ablations(DSparkConfig.of(target, layers=1, taps=(0, 2), markov_rank=8, length=3))
+    assert list(configs) == ["main", "no_markov"]
     corpus = rows_of(0)
     written = target_text(ServingModel(target), corpus, 16, 0)
     plan = recipe(minutes=10.0)
@@ -108,10 +108,10 @@ def test_training_lowers_the_loss_of_every_drafter(target):
     before = {n: p.clone() for n, p in target.named_parameters()}
     trainer.step()
     first = trainer.losses.clone()
-    for _ in range(30):
+    for _ in range(20):
         trainer.step()
     assert (trainer.losses < first - 0.02).all()
-    assert trainer.chances.shape == (3, 3)
+    assert trainer.chances.shape == (2, 3)
     assert all(torch.equal(p, before[n]) for n, p in target.named_parameters())
 
 
@@ -153,7 +153,7 @@ def test_the_verb_leaves_a_drafter_and_its_record(tmp_path, target, monkeypatch,
     save_corpus({**corpus, "meta": {}}, tmp_path / "corpus.npz")
     save_checkpoint(target, tmp_path / "model")
     monkeypatch.setattr("minimoe.training.train_drafter.PROMPT", 10)
-    plan = {"cpu": {"count": 2, "new_tokens": 12}}
+    plan = {"cpu": {"count": 2, "new_tokens": 8}}
     monkeypatch.setattr("minimoe.training.train_drafter.HELD_OUT", plan)
     out = tmp_path / "drafter"
     command = ["train-drafter", "--minutes", "0.02", "--device", "cpu", "--out", str(out), "--rows",
