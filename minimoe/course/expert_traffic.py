@@ -129,6 +129,12 @@ class Drift:
             out.append(peak_to_mean(placement, self.loads[start : start + window].sum(0)).mean())
         return np.array(out)
 
+    def kept(self, placement: Placement, since: int = 2048, window: int = 32) -> np.ndarray:
+        """The same when one layout stays for good."""
+        starts = range(since, len(self.loads) - window + 1, window)
+        loads = (self.loads[start : start + window].sum(0) for start in starts)
+        return np.array([peak_to_mean(placement, load).mean() for load in loads])
+
 
 def drift(
     traffic: Traffic, first: str, second: str, steps: int, period: int, batch: int = 64

@@ -121,6 +121,8 @@ def test_layouts_get_stale(recorded):
     swing = expert_traffic.drift(recorded[0], "coding", "evening", steps=4096, period=4096)
     often, seldom = (swing.peaks(P, 72, n).mean() for n in (128, 2048))
     assert often < 1.1 < seldom
+    kept = swing.kept(pl.in_order(5, E, P))
+    assert len(kept) == len(swing.peaks(P, 72, 128)) and kept.mean() > seldom
 
 
 # ---- tables, figures, readers' answers
