@@ -43,9 +43,9 @@ def main(args) -> dict:
     out.mkdir(parents=True, exist_ok=True)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = load_checkpoint(args.model, dtype, device)
-    main = DSparkConfig.of(model, target=Path(args.model).name, layers=args.layers,
-                           markov_rank=args.markov_rank)  # fmt: skip
-    configs = ablations(main) if args.ablations else {MAIN: main}
+    own = DSparkConfig.of(model, target=Path(args.model).name, layers=args.layers,
+                          markov_rank=args.markov_rank)  # fmt: skip
+    configs = ablations(own) if args.ablations else {MAIN: own}
     corpus = _corpus(args)
     if recipe.length > model.config.max_position_embeddings:
         raise MinimoeError(

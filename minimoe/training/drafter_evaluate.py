@@ -136,7 +136,7 @@ def validation_arrays(by_temperature: dict[int, Passes], prompts: dict) -> dict[
             "temperature": np.full(len(passes.accepted), temperature, dtype=np.uint8),
             "domain": (passes.sequence // count).numpy().astype(np.uint8),
             "prompt": (passes.sequence % count).numpy().astype(np.uint16),
-            "turn": passes.turn.numpy().astype(np.uint8),
+            "turn": passes.turn.numpy().astype(np.uint16),
         })  # fmt: skip
     arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     return arrays | {"domains": np.array(list(prompts))}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from minimoe.engine.cuda_graphs import Recorder
 from minimoe.model.serving import ServingModel
 from minimoe.model.step import ShortGroup, Step
-from minimoe.ops.norm import rms_norm
 
 BLOCK_SIZE = 16
 
@@ -43,40 +43,12 @@ class PagedRows:
     @torch.inference_mode()
     def run(self, step: Step, taps: tuple[int, ...] = ()) -> tuple[Tensor, Tensor | None]:
         """Logits `[B, L, V]`, and the residual stream after the layers of `taps`, `[T, n D]`."""
-        model, kept = self.model, []
-        x = model.embed.index_select(0, step.ids)  # [T, D]
-        turns = model.turns.index_select(0, step.positions)
-        for index, (layer, pages) in enumerate(zip(model.layers, self.pages, strict=True)):
-            y = rms_norm(x, layer.attn_norm, model.floor)
-            layer.attn.add_to(x, y, pages, step, turns)
-            y = rms_norm(x, layer.ffn_norm, model.floor)
-            layer.ffn.add_to(x, y)
-            if index in taps:
-                kept.append(x.clone())  # x is updated in place
-        logits = torch.mm(rms_norm(x, model.norm, model.floor), model.head_t)
-        return logits.view(len(self.table), -1, logits.shape[1]), torch.cat(
-            kept, 1
-        ) if kept else None
+        step.tap_layers = taps
+        logits = self.model.forward(step, self.pages)
+        return logits.view(len(self.table), -1, logits.shape[1]), step.taps
 
 
-class Replay:
-    """`work`, a function of no arguments on fixed tensors; on CUDA a graph of it is replayed."""
-
-    def __init__(self, work: Callable[[], None], device: torch.device):
-        self.work, self.graph = work, None
-        if device.type == "cuda":
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                work()  # kernels are compiled here
-                work()
-            torch.cuda.current_stream().wait_stream(side)
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                work()
-
-    def __call__(self) -> None:
-        if self.graph is None:
-            self.work()
-        else:
-            self.graph.replay()
+def replayed(work: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """`work`, a function of no arguments on fixed tensors, to be called often. On CUDA it is run a
+    few times now and recorded: a call replays the graph."""
+    return Recorder().capture(work)[0] if device.type == "cuda" else work

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from minimoe.model.serving import ServingModel
 from minimoe.training.batches import DomainStream
-from minimoe.training.drafter_rows import PagedRows, Replay
+from minimoe.training.drafter_rows import PagedRows, replayed
 
 COLD = 1e-6  # a temperature that no draw survives, in place of 0
 PROMPT = (16, 192)  # tokens, drawn between
@@ -29,7 +29,7 @@ def generate(model: ServingModel, rows: Tensor, prompts: Tensor, temperatures: T
     Returns `[B, S]`. An end of text is a token like any other: the model goes on with a new one, as
     in its training rows.
     """
-    ids, paged = rows.to(model.device), PagedRows(model, *rows.shape)
+    ids, paged = rows.to(model.device, copy=True), PagedRows(model, *rows.shape)
     prompts = prompts.to(model.device)
     temperatures = temperatures.to(model.device).clamp_min(COLD)[:, None]
     position = torch.zeros(len(ids), 1, dtype=torch.long, device=model.device)
@@ -42,8 +42,8 @@ def generate(model: ServingModel, rows: Tensor, prompts: Tensor, temperatures: T
         kept = ids.gather(1, position)
         ids.scatter_(1, position, torch.where(position < prompts[:, None], kept, drawn))
 
-    replay, begun = Replay(work, model.device), rows.to(model.device)
-    ids.copy_(begun)
+    replay = replayed(work, model.device)  # on CUDA that has run it a few times
+    ids.copy_(rows)
     position.zero_()
     for _ in range(rows.shape[1] - 1):
         replay()

@@ -12,7 +12,7 @@ from minimoe.speculative.dspark import DSpark, hidden_and_taps
 from minimoe.speculative.dspark_config import DSparkConfig
 from minimoe.training.drafter_loss import drafter_loss, position_weights
 from minimoe.training.drafter_recipe import DrafterRecipe
-from minimoe.training.drafter_rows import Replay
+from minimoe.training.drafter_rows import replayed
 from minimoe.training.drafter_text import DrafterBatches
 from minimoe.training.optimizer import Muon, set_lr
 
@@ -78,7 +78,7 @@ class DrafterTrainer:
         self.chances = torch.zeros(len(configs), self.length, device=self.device)
         self.done, self.seconds, self._since = 0, 0.0, None
         self._draw()
-        self._forward_backward = Replay(self._work, self.device)
+        self._forward_backward = replayed(self._work, self.device)
 
     @property
     def progress(self) -> float:
