@@ -99,7 +99,7 @@ class StepGraphs:
         def run() -> torch.Tensor:
             static.begin()
             logits = self.model.forward(static.step, self.pages)
-            if taps:
+            if self.drafter:
                 self.drafter.observe(static.step)
             return logits
 

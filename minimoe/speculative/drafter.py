@@ -34,8 +34,9 @@ class Drafter:
         """Once, before all else: its KV plane `[layers, blocks, block_size, width]`."""
 
     def observe(self, step) -> None:
-        """After each forward pass, with `step.taps [T, taps * D]` filled: note what it needs of
-        the tokens just computed. Rows of drafts that do not stay are written again later."""
+        """After each forward pass: note what it needs of the tokens just computed; with `taps`,
+        `step.taps [T, taps * D]` is filled. Rows of drafts that do not stay are written again
+        later. A CUDA graph records the call: what it does to tensors is done again, no more."""
 
     def propose(self, seqs: list, step) -> Draft:
         """Guess what follows `tokens` of each request; all but the last are computed. `step` is a
