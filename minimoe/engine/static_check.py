@@ -3,8 +3,14 @@
 import torch
 
 from minimoe.engine.sequence import Sequence
-from minimoe.ops.sampling import exponential_noise, filters_of, keep_likeliest, softmax_at
-from minimoe.speculative.acceptance import ACCEPT, Block, uniform_noise
+from minimoe.ops.sampling import (
+    exponential_noise,
+    filters_of,
+    keep_likeliest,
+    softmax_at,
+    uniform_noise,
+)
+from minimoe.speculative.acceptance import ACCEPT, Block
 from minimoe.speculative.chances import FILTERS, FREE, GREEDY, way
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 SPOOL_LIMIT = 64 * 1024**2  # bytes that may wait for the writer; beyond, blocks are not saved
 RESTART_EVERY = 5.0  # seconds between attempts to start a writer that died
-HEADER_LIMIT = 1 << 26
+HEADER_LIMIT = 64 * 1024**2  # bytes; a header that says it is longer is none
 PAUSE = 10.0  # seconds without saving after the disk was full
 
 
@@ -38,8 +38,9 @@ def write_message(path: Path, header: dict, payload: bytes | np.ndarray = b"") -
 
 def read_header(file) -> dict:
     """Header of an open hand-off file; its blocks come next. Raises ValueError where damaged."""
-    length = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))[0]
-    if length > HEADER_LIMIT:
+    first = file.read(8)
+    length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
+    if not 0 < length <= HEADER_LIMIT:
         raise ValueError("no header")
     header = json.loads(file.read(length))
     if not isinstance(header, dict):

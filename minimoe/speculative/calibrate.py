@@ -101,7 +101,8 @@ def main() -> None:
     args = parser.parse_args()
     calibration, report = calibrate(args.passes)
     out = args.out or args.passes.parent / "calibration.json"
-    command = f"python -m minimoe.speculative.calibrate {args.passes.name}"
+    where = "/".join(args.passes.resolve().parts[-3:])  # no folder of this machine
+    command = f"python -m minimoe.speculative.calibrate {where}"
     calibration.save(out, {"held_out": report, "command": command})
     print(json.dumps({"weights": [calibration.greedy, calibration.drawn], "held_out": report}))
 

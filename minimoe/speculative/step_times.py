@@ -35,7 +35,7 @@ class StepTimes:
         drafted: Mapping[tuple[int, int], float],
         stairs: Sequence[int] = (),
     ):
-        _require_points({**plain, **{key: s for key, s in drafted.items()}}, plain, drafted)
+        _require_points(plain, drafted)
         self.points = dict(plain), dict(drafted)
         self.stairs = np.array(sorted(stairs), dtype=np.int64)
         sizes = np.array(sorted(plain))
@@ -178,9 +178,9 @@ def _bucket(requests: int) -> int:
     return requests.bit_length()
 
 
-def _require_points(points: dict, plain: Mapping, drafted: Mapping) -> None:
+def _require_points(plain: Mapping, drafted: Mapping) -> None:
     if not plain or not drafted:
         raise MinimoeError("the profile of step times is empty: measure plain and drafted steps")
-    for key, seconds in points.items():
+    for key, seconds in [*plain.items(), *drafted.items()]:
         if not (0 < seconds < float("inf")):
             raise MinimoeError(f"a step of {key} took {seconds} s in the profile: measure it again")
