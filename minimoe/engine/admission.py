@@ -1,5 +1,7 @@
 """`Admission`: requests as they come in and go out, whoever runs them in between."""
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -110,6 +112,12 @@ class Admission:
         """End a request now and free its blocks; an id that is not known is no error."""
         if request_id in self._requests:
             self._end(self._requests[request_id].seq, "abort")
+
+    def abort_requests(self, request_ids: Iterable[str]) -> None:
+        """End all of these, also when a drafter's `forget` fails for some."""
+        with ExitStack() as aborts:
+            for request_id in request_ids:
+                aborts.callback(self.abort_request, request_id)
 
     def _end(self, seq: Sequence, reason: str) -> None:
         self.scheduler.finish(seq, reason)

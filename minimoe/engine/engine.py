@@ -77,16 +77,14 @@ class Engine(Admission):
         try:
             return self._run(scheduled)
         except BaseException:
-            for seq, _ in scheduled:
-                self.abort_request(seq.request_id)
+            self.abort_requests([seq.request_id for seq, _ in scheduled])
             raise
 
     def _draft(self) -> None:
         try:
             self.speculation.draft()
         except BaseException:
-            for seq in list(self.scheduler.running):
-                self.abort_request(seq.request_id)
+            self.abort_requests([seq.request_id for seq in self.scheduler.running])
             raise
 
     def _run(self, scheduled: Scheduled) -> list[RequestOutput]:

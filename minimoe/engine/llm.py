@@ -164,8 +164,8 @@ class LLM:
                     self.engine.step()
                     interrupts.deliver()
             finally:
-                for request in requests:
-                    self.engine.abort_request(request.seq.request_id)  # unless it has finished
+                # Those that have not finished.
+                self.engine.abort_requests(request.seq.request_id for request in requests)
         for request in requests:
             request.raise_error()
         return [request.output() for request in requests]

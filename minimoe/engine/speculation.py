@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from minimoe.engine.plug_in_answers import checked_draft, counts_of, known_tokens, planned
 from minimoe.engine.runner import Runner
 from minimoe.engine.sampler import probabilities, sample
 from minimoe.engine.scheduler import Scheduled, Scheduler
@@ -59,9 +60,11 @@ class Speculation:
         if not hasattr(self.budget, "choose"):
             self.budget = self.budget()
         self.round = Round(time.perf_counter())
+        for seq in self.scheduler.running:
+            seq.draft = []  # a step that failed may have left some
         seqs = [seq for seq in self.scheduler.running if self._could_draft(seq)]
         self.paused.clear()
-        length = self.budget.plan(len(seqs)) if seqs else 0
+        length = planned(self.budget.plan(len(seqs)), self.drafter.length) if seqs else 0
         if length == 0:
             return
         block = max(self.drafter.block, length)
@@ -88,19 +91,20 @@ class Speculation:
         return not self.drafter.plane
 
     def _draft(self, seqs: list[Sequence], length: int) -> None:
-        draft = self.runner.draft(seqs, length)
+        draft = checked_draft(self.runner.draft(seqs, length), len(seqs))
         limits = [
-            min(length, made, seq.max_total - 1 - len(seq.tokens))
+            max(0, min(length, made, seq.max_total - 1 - len(seq.tokens)))
             for seq, made in zip(seqs, draft.lengths, strict=True)
         ]
         confidence = draft.confidence
         if confidence is not None:
-            confidence = confidence.cpu().numpy()
-        checks = self.budget.choose(confidence, limits, self._other_tokens(len(seqs)))
-        ids = draft.ids.tolist()
-        for row, (seq, limit, count) in enumerate(zip(seqs, limits, checks, strict=True)):
-            seq.metrics.drafted += draft.lengths[row]
-            seq.draft = ids[row][: min(int(count), limit)]
+            confidence = confidence.detach().cpu().numpy()
+        others = self._other_tokens(len(seqs))
+        counts = counts_of(self.budget.choose(confidence, list(limits), others), limits)
+        ids, vocab = draft.ids.tolist(), self.runner.model.config.vocab_size
+        for row, (seq, count) in enumerate(zip(seqs, counts, strict=True)):
+            seq.metrics.drafted += max(0, int(draft.lengths[row]))
+            seq.draft = known_tokens(ids[row][:count], vocab)
         self.round.draft = draft
         self.round.rows = {seq: row for row, seq in enumerate(seqs)}
 

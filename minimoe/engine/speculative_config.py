@@ -77,6 +77,11 @@ class SpeculativeConfig:
                 f"scheduled is {self.scheduled!r}: it must be True, False or one of "
                 f"{', '.join(FORMS)}"
             )
+        limit = self.threshold
+        if limit is not None and not isinstance(limit, int | float):
+            raise MinimoeError(f"threshold is {limit!r}: it must be a number between 0 and 1")
+        if self.model is not None and not isinstance(self.model, str | Path):
+            raise MinimoeError(f"model is {self.model!r}: it must be a drafter's name or folder")
         if self.budget is not None and not callable(getattr(self.budget, "choose", None)):
             raise MinimoeError(
                 f"budget is a {type(self.budget).__name__}: give an object with a method choose("
