@@ -38,6 +38,16 @@ def test_fleet_rows_claim_no_measurement():
         assert claim.kind != "fleet" or claim.label in ("derived", "reported"), claim.id
 
 
+def test_every_part_with_a_notebook_has_its_rows():
+    """A row waits only while its notebook is being written."""
+    assert not [claim.id for claim in CLAIMS if claim.label == "pending"]
+
+
+def test_most_mechanisms_are_tested():
+    tested, asked = claims.tested_mechanisms(CLAIMS)
+    assert asked >= 30 and tested >= 0.8 * asked
+
+
 # The module itself, on a small notebook.
 
 ROW = dict(id="a", topic="T", claim="It is | two", value="$2", kind="mechanism", label="derived")
