@@ -5,8 +5,8 @@ decode, a chunk of the prompt in prefill (Orca, OSDI'22; Sarathi, arXiv 2308.163
 the budget starts waiting requests. When the pool runs out, the youngest running request gives its
 blocks back and is computed again later.
 
-Drafts to check come on top, out of what would else be idle: they take no token of the budget and no
-block that a running request needs for its next token. Where that is short, drafts are dropped.
+Drafts to check (`Sequence.draft`) take tokens of the budget before chunks of prompts do, but none
+that a running request needs for its next token. `Speculation` sees to that, and to their blocks.
 """
 
 from bisect import insort
@@ -51,9 +51,7 @@ class Scheduler:
             count = min(seq.num_remaining, budget)
             if not self._make_room(seq, count):
                 break  # the request itself was the youngest and went back to wait
-            if seq.draft:
-                self._fit_draft(seq, spare=budget - (len(self.running) - index))
-                count += len(seq.draft)
+            count += len(seq.draft)
             scheduled.append((seq, count))
             budget -= count
             index += 1
@@ -85,13 +83,6 @@ class Scheduler:
         if 0 < missing <= self.pool.num_free - len(self.running):
             self._grow(seq, positions - seq.num_computed)
         return len(seq.blocks) * self.block_size
-
-    def _fit_draft(self, seq: Sequence, spare: int) -> None:
-        """Drop the drafts for which there are no tokens to `spare` or no blocks."""
-        keep = max(0, min(len(seq.draft), spare))
-        first = seq.num_computed + 1
-        room = self.look_ahead(seq, first + keep) - first
-        seq.draft = seq.draft[: min(keep, room)]
 
     def _make_room(self, seq: Sequence, count: int) -> bool:
         """Get the blocks for `count` more tokens, preempting younger requests if need be."""

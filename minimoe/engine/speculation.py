@@ -56,7 +56,7 @@ class Speculation:
         )
 
     def draft(self) -> None:
-        """Guess for the requests in decode, as far as the budget wants it."""
+        """Guess for the requests in decode, as far as the budget wants it and tokens are left."""
         if not hasattr(self.budget, "choose"):
             self.budget = self.budget()
         self.round = Round(time.perf_counter())
@@ -64,7 +64,7 @@ class Speculation:
             seq.draft = []  # a step that failed may have left some
         seqs = [seq for seq in self.scheduler.running if self._could_draft(seq)]
         self.paused.clear()
-        length = planned(self.budget.plan(len(seqs)), self.drafter.length) if seqs else 0
+        length = self._length(len(seqs)) if seqs else 0
         if length == 0:
             return
         block = max(self.drafter.block, length)
@@ -79,6 +79,14 @@ class Speculation:
             return False
         return seq.num_remaining == 1 and len(seq.tokens) + 1 < seq.max_total
 
+    def _length(self, drafted: int) -> int:
+        """Drafts of each request: as the budget plans, but no more than the step can hold beside
+        one token of every running request. Were they cut after `choose` instead, by what others
+        left, then whether a guess is checked would depend on what it is, and the text with it."""
+        free = self.scheduler.token_budget - len(self.scheduler.running)
+        length = planned(self.budget.plan(drafted), self.drafter.length)
+        return max(0, min(length, free // drafted))
+
     def pause(self, seq: Sequence) -> None:
         """No guesses for the next step of this request."""
         self.paused.add(seq)
@@ -90,10 +98,14 @@ class Speculation:
             return True
         return not self.drafter.plane
 
+    def _room(self, seq: Sequence) -> int:
+        """Positions behind its newest token for which it has blocks."""
+        return len(seq.blocks) * self.runner.block_size - seq.num_computed - 1
+
     def _draft(self, seqs: list[Sequence], length: int) -> None:
         draft = checked_draft(self.runner.draft(seqs, length), len(seqs))
         limits = [
-            max(0, min(length, made, seq.max_total - 1 - len(seq.tokens)))
+            max(0, min(length, made, seq.max_total - 1 - len(seq.tokens), self._room(seq)))
             for seq, made in zip(seqs, draft.lengths, strict=True)
         ]
         confidence = draft.confidence

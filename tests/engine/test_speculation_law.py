@@ -18,12 +18,13 @@ from speculation_toys import (
 from minimoe.course.acceptance_lab import p_value
 from minimoe.engine.params import SamplingParams
 from minimoe.model.serving import ServingModel
+from minimoe.speculative.admission import by_survival, prefixes
 from minimoe.speculative.budget import Budget
 from minimoe.speculative.dspark import DSpark
 from minimoe.speculative.dspark_config import DSparkConfig
 from minimoe.speculative.dspark_drafter import DSparkDrafter
 from minimoe.speculative.prompt_lookup import PromptLookup
-from minimoe.speculative.rules import FixedLength, Threshold
+from minimoe.speculative.rules import FixedLength, Rule, Threshold
 from minimoe.speculative.serving_dspark import ServingDSpark
 
 SURE = 1e-3
@@ -134,3 +135,33 @@ def test_a_plug_in_that_peeks_is_caught():
     engine = table_engine(TARGET, TableDrafter(OWN, TARGET), PlugIn(3, PeekingBudget()))
     outputs = run_all(engine, [PROMPT] * 3000, params)
     assert p_value(law_of(outputs, 4, 3), exact_law(after, PROMPT, 4, params, 3)) < 1e-6
+
+
+class TopFour(Rule):
+    """The four likeliest slots of the batch: exact, where the engine checks what it says."""
+
+    def choose(self, confidence, lengths, plain_tokens=0):
+        a = self.survival(confidence, lengths)
+        return prefixes(*by_survival(a), 4, a.shape)
+
+
+def test_a_short_token_budget_does_not_peek():
+    """Two requests, room for three checks. The first request has three fair guesses. The second one
+    has a guess that is surely good, whose successors are better or worse than those by what it is:
+    were the first request served first, only a good token of the second would be checked."""
+    after_prompt = [[0, 0, 0, 0, 1.0], [1.0, 0, 0, 0, 0]]  # to token 4, and to token 0
+    target = [[0.7, 0.3, 0, 0, 0]] * 2 + after_prompt + [[0, 0, 0, 0, 1.0]]
+    own = [[0.5, 0.5, 0, 0, 0]] * 2 + after_prompt + [[0, 0, 0, 0, 1.0]]
+    tables = (torch.tensor(table, dtype=torch.float64) for table in (target, own))
+    target, own = (table.clamp(min=1e-12).log() for table in tables)
+    drafter = TableDrafter(own, target)
+    drafter.chance = torch.tensor([0.95, 0.05, 0.5, 0.5, 0.9], dtype=torch.float64)
+    limits = {"max_num_seqs": 2, "max_num_batched_tokens": 5}
+    engine = table_engine(target, drafter, TopFour(3), **limits)
+    params, counts, checked = SamplingParams(max_tokens=5, ignore_eos=True), torch.zeros(2), 0
+    for _ in range(200):
+        _, second = run_all(engine, [[2], [3]], params)
+        counts[second.outputs[0].token_ids[1]] += 1
+        checked += second.metrics.checked
+    assert checked > 200
+    assert p_value(counts.long(), torch.tensor([0.7, 0.3])) > SURE
