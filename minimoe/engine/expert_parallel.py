@@ -22,6 +22,7 @@ from minimoe.engine.assigner import Assigner
 from minimoe.engine.expert_parallel_config import ExpertParallelConfig
 from minimoe.engine.outputs import RequestOutput
 from minimoe.engine.rank_engine import Update
+from minimoe.engine.wide import is_wide
 from minimoe.errors import EngineError, MinimoeError
 from minimoe.parallel.placement import Placement, balance, in_order, slots_for
 from minimoe.parallel.supervisor import RankError, Ranks, RanksLost
@@ -205,7 +206,7 @@ def start_parallel(size: int, settings: dict | None, options: dict):
     Raises MinimoeError for a size, model or setting that cannot be.
     """
     settings = ExpertParallelConfig.of(settings)
-    if str(options["model"]) == "wide":
+    if is_wide(options["model"]):
         raise MinimoeError(
             "the wide model runs in one process: give a checkpoint for several ranks"
         )

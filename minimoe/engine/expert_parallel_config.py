@@ -1,8 +1,11 @@
 """The settings of expert parallelism that `LLM` takes beside its size."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minimoe.errors import MinimoeError
+
+LONGEST = 86_400.0  # seconds of `timeout`; torch cannot take every number
 
 
 @dataclass
@@ -33,12 +36,20 @@ class ExpertParallelConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise MinimoeError(f"{name} is {value!r}: it must be a whole number >= {least}")
-        if not self.timeout > 0:
-            raise MinimoeError(f"timeout is {self.timeout!r}: it must be seconds above 0")
+        number = isinstance(self.timeout, int | float)
+        if not (number and 0 < self.timeout <= LONGEST):
+            raise MinimoeError(
+                f"timeout is {self.timeout!r}: it must be seconds, above 0 and at most {LONGEST}"
+            )
 
     @classmethod
     def of(cls, settings: dict | None) -> "ExpertParallelConfig":
         """From what the user gave. Raises MinimoeError for a name or value that cannot be."""
+        if not (settings is None or isinstance(settings, Mapping)):
+            raise MinimoeError(
+                f"expert_parallel_config is a {type(settings).__name__}: give a dict such as "
+                '{"spare_slots": 1}'
+            )
         known = set(cls.__dataclass_fields__)
         unknown = sorted(set(settings or {}) - known)
         if unknown:

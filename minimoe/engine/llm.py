@@ -88,8 +88,8 @@ class LLM:
         if kv_store is not None and not enable_prefix_caching:
             raise MinimoeError("kv_store needs prefix caching: leave enable_prefix_caching on")
         self._ids = itertools.count()
-        if size > 1 or settings:
-            self._start_ranks(size, settings, options)
+        if settings or (size or 1) > 1:
+            self._start_ranks(size or 1, settings, options)
         else:
             self._start_here(**options)
 

@@ -143,7 +143,8 @@ class Ranks:
                 for rank in range(self.size)
             ]
             try:
-                self._ask(orders, self.timeout)
+                # Ranks that wait for one that died meanwhile give up after the timeout, not before.
+                self._ask(orders, self.timeout + GRACE_SECONDS)
                 return self.size
             except RanksLost as error:  # one more died meanwhile: without it, then
                 reason = error

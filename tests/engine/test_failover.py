@@ -60,3 +60,14 @@ def test_drafts_are_checked_together_and_a_rank_dies_in_a_rebalance():
     assert run_with(llm, {5: lose_one_while_experts_move}) == alone()
     assert llm.engine.failovers[0].size == 1
     llm.close()
+
+
+def test_a_rank_dies_just_before_a_rebalance_by_load():
+    """64 experts on 3 ranks take 66 slots, on 2 ranks 64: the number must be that of the ranks
+    that are left."""
+    llm = LLM("tiny-moe", device="cpu", expert_parallel_size=3,
+              expert_parallel_config={"rebalance_every": 2})  # fmt: skip
+    assert run_with(llm, {5: lambda: llm.engine.ranks.kill(1)}) == alone()
+    assert [failover.size for failover in llm.engine.failovers] == [2]
+    assert llm.engine.placement.slots.shape[1] == 64
+    llm.close()

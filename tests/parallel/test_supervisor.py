@@ -92,6 +92,22 @@ def test_deaths_silence_and_reforming(monkeypatch):
             group.reform()
 
 
+def test_a_rank_that_dies_while_the_group_forms(monkeypatch):
+    """The others wait for it in vain, and then form without it; they must not be given up too."""
+    with Ranks(3, timeout=2) as group:
+        send, victims = member.Member.send, [group.members[0]]
+
+        def send_to_the_dying(one, message):
+            if one in victims:
+                victims.remove(one)
+                one.process.kill()
+            send(one, message)
+
+        monkeypatch.setattr(member.Member, "send", send_to_the_dying)
+        assert group.reform() == 2
+        assert group.call(on_rank.gather) == [[0, 1]] * 2
+
+
 def test_closing_leaves_no_process():
     group = Ranks(2)
     pids = group.pids
