@@ -22,7 +22,8 @@ class SpeculativeConfig:
 
     Args:
         method: "dspark", a trained drafter, or "prompt_lookup", which needs none.
-        num_speculative_tokens: guesses for each request and step.
+        num_speculative_tokens: guesses for each request and step; None for 5, or as many as the
+            drafter makes if those are fewer.
         model: DSpark's folder, or a shipped name; None for the target's name with "-dspark".
         scheduled: True: a budget decides each step how many guesses are checked, and whether to
             guess at all; or its form, "priced", "production" or "lossless". False: all are checked.
@@ -35,7 +36,7 @@ class SpeculativeConfig:
     """
 
     method: str | None = None
-    num_speculative_tokens: int = DEFAULT_LENGTH
+    num_speculative_tokens: int | None = None
     model: str | Path | None = None
     scheduled: bool | str = True
     threshold: float | None = None
@@ -68,6 +69,8 @@ class SpeculativeConfig:
         lowest, highest = self.prompt_lookup_min, self.prompt_lookup_max
         for name in ("num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"):
             value = getattr(self, name)
+            if name == "num_speculative_tokens" and value is None:
+                continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise MinimoeError(f"{name} is {value!r}: it must be a whole number of 1 or more")
         if lowest > highest:
@@ -95,12 +98,11 @@ class SpeculativeConfig:
 
     def make_drafter(self, model: ServingModel, name: str | Path) -> Drafter:
         """The drafter for `model`, which the user called `name`."""
-        length = self.num_speculative_tokens
         if self.drafter is not None:
-            _require_length(length, self.drafter.length, "the drafter guesses")
+            self._settle_length(self.drafter.length, "the drafter guesses")
             return self.drafter
         if self.method == "prompt_lookup":
-            _require_length(length, MOST_LOOKED_UP, "prompt look-up guesses")
+            length = self._settle_length(MOST_LOOKED_UP, "prompt look-up guesses")
             return PromptLookup(length, self.prompt_lookup_min, self.prompt_lookup_max)
         return self._load_dspark(model, name)
 
@@ -111,14 +113,24 @@ class SpeculativeConfig:
 
         folder = drafter_folder(self.model or f"{name}-dspark")
         served = ServingDSpark(load_dspark(folder, model.textbook), model)
-        length = self.num_speculative_tokens
-        _require_length(length, served.length, f"the block of drafter {folder.name!r} is")
+        length = self._settle_length(served.length, f"the block of drafter {folder.name!r} is")
         return DSparkDrafter(served, length, _name(folder), _calibration(folder))
+
+    def _settle_length(self, most: int, what: str) -> int:
+        """The number of guesses, now that it is known how many the drafter can make."""
+        if self.num_speculative_tokens is None:
+            self.num_speculative_tokens = min(DEFAULT_LENGTH, most)
+        length = self.num_speculative_tokens
+        if length > most:
+            raise MinimoeError(
+                f"num_speculative_tokens is {length} and {what} {most} tokens: use {most} or fewer"
+            )
+        return length
 
     def make_budget(self, profile):
         """The rule that decides about checks, or what makes it at the first drafted step.
 
-        `profile()` gives the engine's `StepTimes`.
+        `profile()` gives the engine's `StepTimes`. Call it after `make_drafter`.
         """
         length = self.num_speculative_tokens
         if self.budget is not None:
@@ -138,13 +150,6 @@ class PlugIn(Rule):
     def __init__(self, length: int, own):
         super().__init__(length)
         self.choose = own.choose
-
-
-def _require_length(length: int, most: int, what: str) -> None:
-    if length > most:
-        raise MinimoeError(
-            f"num_speculative_tokens is {length} and {what} {most} tokens: use {most} or fewer"
-        )
 
 
 def _name(folder: Path) -> str:

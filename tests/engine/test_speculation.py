@@ -387,6 +387,19 @@ def test_llm_with_a_drafter_beside_its_model(folder):
     assert set(llm.engine.runner.kv) == {"target", "draft"}
 
 
+def test_a_drafter_says_how_many_it_guesses(folder):
+    """Nobody has to repeat it; without a drafter of one's own it is five."""
+    for config, length in (
+        ({"drafter": KnowingDrafter({}, 3)}, 3),
+        ({"drafter": KnowingDrafter({}, 9)}, 5),
+        ({"method": "prompt_lookup"}, 5),
+        ({"method": "prompt_lookup", "num_speculative_tokens": 7}, 7),
+    ):
+        config["scheduled"] = False
+        llm = LLM(folder / "one", device="cpu", speculative_config=config)
+        assert llm.engine.speculation.budget.length == length
+
+
 BAD = [
     ({"method": "eagle"}, "method is 'eagle': it must be one of dspark, prompt_lookup"),
     ({}, "method is None"),
