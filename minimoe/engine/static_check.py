@@ -11,7 +11,7 @@ from minimoe.ops.sampling import (
     uniform_noise,
 )
 from minimoe.speculative.acceptance import ACCEPT, Block
-from minimoe.speculative.chances import FILTERS, FREE, GREEDY, way
+from minimoe.speculative.chances import FILTERS, FREE, GREEDY, SEEDED, way
 
 
 class StaticCheck:
@@ -28,7 +28,9 @@ class StaticCheck:
     ):
         self.size, self.kind, self.length, self.vocab = size, kind, length, vocab
         pin, G = device.type == "cuda", length
-        self._whole = torch.zeros(5 + G + 1 + G, size, dtype=torch.long, pin_memory=pin)
+        # Rows: rule, seed, position, count, row of q; then rows of logits; then drafts.
+        self._logit_rows, self._drafts = slice(5, 6 + G), slice(6 + G, 6 + 2 * G)
+        self._whole = torch.zeros(6 + 2 * G, size, dtype=torch.long, pin_memory=pin)
         self._real = torch.zeros(4, size, dtype=torch.float32, pin_memory=pin)
         self.whole, self.real = self._whole.to(device), self._real.to(device)
         self.logits = torch.zeros(size * (G + 1), vocab, dtype=dtype, device=device)
@@ -41,7 +43,7 @@ class StaticCheck:
         G = self.length
         for seq, q_row in zip(seqs, q_rows, strict=True):
             count = len(seq.draft)
-            rule = way(seq.params) if q is not None and count else min(way(seq.params), 1)
+            rule = way(seq.params) if q is not None and count else min(way(seq.params), SEEDED)
             rows = [start + min(place, count) for place in range(G + 1)]
             draft = [*seq.draft, *[0] * (G - count)]
             whole.append([rule, seq.seed, len(seq.tokens), count, q_row, *rows, *draft])
@@ -52,7 +54,7 @@ class StaticCheck:
             buffer.copy_(torch.tensor(own, dtype=buffer.dtype).T)
         self.whole.copy_(self._whole, non_blocking=True)
         self.real.copy_(self._real, non_blocking=True)
-        torch.index_select(logits, 0, self.whole[5 : 6 + G].T.flatten(), out=self.logits)
+        torch.index_select(logits, 0, self.whole[self._logit_rows].T.flatten(), out=self.logits)
         if self.q is not None and q is not None:
             self.q[:, : q.shape[1]] = q.index_select(0, self.whole[4])
 
@@ -60,7 +62,7 @@ class StaticCheck:
         """What a graph records: drafts kept and the token after them, `[2, size]`."""
         G, V = self.length, self.vocab
         rules, seeds, positions, counts = self.whole[:4]
-        drafts = self.whole[6 + G :].T  # [B, G]
+        drafts = self.whole[self._drafts].T  # [B, G]
         places = torch.arange(G + 1, device=seeds.device)
         p = self._probabilities()  # [B * (G + 1), V]
         at = positions[:, None] + places  # [B, G + 1]
