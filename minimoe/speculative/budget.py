@@ -25,6 +25,7 @@ TRIAL_ROWS = 8  # confidences that one trial collects
 WAITS = (8, 1000)  # fewest and most steps between trials
 PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
 CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
+CHECK_ALL = 64  # while drafting, this often everything is checked, to know what it takes now
 FREE = 0.05  # a check that costs less of a token is not weighed: weighing costs more
 LOOK_AT = 4  # where checks are free, one step in so many is looked at all the same
 MEMORY, WEIGHT = 0.98, 5.0  # of the promises kept, per step; and how many are taken for granted
@@ -126,6 +127,8 @@ class Budget(Rule):
             seconds = self.times.drafted_seconds(requests, len(slots), others)
             return first_drop(self.trust * slots, seconds, requests)
         look = self.look(requests, others)
+        if self._step % CHECK_ALL == 0 and self._drafting:
+            return len(slots)
         if self.form == "production":
             return look.count
         return int(look.full[first_too_dear(self.trust * slots, look.prices)])

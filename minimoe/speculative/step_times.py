@@ -5,15 +5,16 @@ experts that only one token hits, the padding of CUDA graphs.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import numpy as np
 
 from minimoe.errors import MinimoeError
+from minimoe.speculative.corrections import Correction
 
-FIRST_RATE, LEARNING_RATE = 0.3, 0.1  # of a correction, at its first step and later ones
-LIMITS = (1 / 3, 3.0)  # a step moves it as if it had been off by no more than this
 OTHERS_STEP = 16  # other tokens of a pass are rounded up to these, so that curves can be kept
 MOST_CURVES = 512
+UNCORRECTED = Correction()
 
 
 class StepTimes:
@@ -42,43 +43,46 @@ class StepTimes:
         self._plain = sizes, np.maximum.accumulate([plain[size] for size in sizes])
         self._sizes = np.array(sorted({requests for requests, _ in drafted}))
         self._lines = [self._line(size) for size in self._sizes]
-        self._length = max(tokens // requests for requests, tokens in drafted) - 1
+        self._length = max(1, *(tokens // requests - 1 for requests, tokens in drafted))
         self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-        self._corrections: dict[tuple[bool, int], float] = {}
-        self._seen: dict[tuple[bool, int], int] = {}
+        self._corrections: dict[tuple[bool, int], Correction] = {}
 
     def plain_seconds(self, requests: int) -> float:
         """A decode step of `requests` tokens and no drafting."""
-        return float(_on_line(requests, *self._plain)) * self._correction(False, requests)
+        profile = float(_on_line(requests, *self._plain))
+        return float(self._correction(False, requests).seconds(profile, profile, 0.0))
 
     def drafted_seconds(self, requests: int, most: int, others: int = 0) -> np.ndarray:
         """Whole rounds with 0..most checked drafts in all, `[most + 1]`, never falling.
 
         `others` counts further tokens in the checking pass, such as a chunk of a prompt.
         """
-        seconds = self._known(requests, most, others)[0][: most + 1]
-        return seconds * self._correction(True, requests)
+        profile = self._known(requests, most, others)[0][: most + 1]
+        share = np.arange(most + 1) / (requests * self._length)
+        return self._correction(True, requests).seconds(profile[0], profile, share)
 
     def marginal(self, requests: int, most: int, others: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """After 0, 1, 2, ... checks: the seconds of one more, `[most]`, by `marginal_seconds`; and
         how many checks take no longer than these do, `[most + 1]`."""
-        _, marginal, full = self._known(requests, most, others)
-        marginal = marginal[:most] * self._correction(True, requests)
-        return marginal, np.minimum(full[: most + 1], most)
+        profile, marginal, full = self._known(requests, most, others)
+        fix = self._correction(True, requests)
+        ramp = fix.ramp * profile[0] / (requests * self._length)
+        return fix.slope * marginal[:most] + ramp, np.minimum(full[: most + 1], most)
 
     def observe(self, drafted: bool, requests: int, tokens: int, seconds: float) -> None:
-        """Correct the profile by what a step took: steadily, and apart by kind and by requests."""
+        """Correct the profile by what a step took, apart by kind and by number of requests."""
         if drafted:
             checks = max(0, tokens - requests)
-            expected = float(self._known(requests, checks, 0)[0][checks])
+            profile = self._known(requests, checks, 0)[0]
+            base, expected = float(profile[0]), float(profile[checks])
+            share = checks / (requests * self._length)
         else:
-            expected = float(_on_line(requests, *self._plain))
-        known = self._correction(drafted, requests)
-        ratio = min(max(seconds / (expected * known), LIMITS[0]), LIMITS[1])
+            base = expected = float(_on_line(requests, *self._plain))
+            share = 0.0
         key = drafted, _bucket(requests)
-        self._seen[key] = self._seen.get(key, 0) + 1
-        rate = max(FIRST_RATE / self._seen[key], LEARNING_RATE)
-        self._corrections[key] = known * ratio**rate
+        if key not in self._corrections:
+            self._corrections[key] = copy(self._correction(drafted, requests))
+        self._corrections[key].observe(base, expected, share, seconds)
 
     def to_dict(self) -> dict:
         """For JSON: the measured points, without the corrections."""
@@ -103,18 +107,20 @@ class StepTimes:
             if len(self._curves) >= MOST_CURVES:
                 self._curves.clear()
             seconds = self._curve(requests, key[2] + np.arange(most + 1))
-            full = np.searchsorted(seconds, seconds, side="right") - 1
+            full = np.arange(most + 1)
+            if len(self.stairs):
+                full = np.searchsorted(seconds, seconds, side="right") - 1
             self._curves[key] = seconds, marginal_seconds(seconds), full
         return self._curves[key]
 
-    def _correction(self, drafted: bool, requests: int) -> float:
+    def _correction(self, drafted: bool, requests: int) -> Correction:
         """Of the same number of requests, to a power of two; else of the nearest seen."""
         bucket = _bucket(requests)
         if (drafted, bucket) in self._corrections:
             return self._corrections[drafted, bucket]
         seen = [b for kind, b in self._corrections if kind == drafted]
         if not seen:
-            return 1.0
+            return UNCORRECTED
         return self._corrections[drafted, min(seen, key=lambda b: abs(b - bucket))]
 
     def _line(self, size: int) -> tuple[np.ndarray, np.ndarray]:

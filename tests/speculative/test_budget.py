@@ -125,7 +125,8 @@ def test_confidences_that_promise_too_much_lose_trust():
     for _ in range(200):
         budget.plan(4)
         checks = budget.choose(np.full((4, G), 0.95), [G] * 4)
-        budget.observe(True, 4, 4 + sum(checks), 2.0, checks, [0] * 4)
+        seconds = 1.8 + 0.1 * sum(checks)
+        budget.observe(True, 4, 4 + sum(checks), seconds, checks, [0] * 4)
     assert budget.trust < 0.4 and sum(checks) < 10
 
 
@@ -138,7 +139,7 @@ def test_without_confidences_acceptance_is_learnt(form):
         assert checks[2] == 0 and checks[3] <= 2
         budget.observe(True, 4, 4 + sum(checks), 2.0, checks, [min(c, 2) for c in checks])
     rates = budget.rates.by_position
-    assert rates[0] > 0.95 and rates[1] > 0.95 and rates[2] < 0.7  # at most the prior
+    assert rates[0] > 0.95 and rates[1] > 0.95 and rates[2] <= 0.7 + 1e-9  # at most the prior
     assert 6 <= sum(budget.choose(None, [G] * 4)) <= 12
 
 
