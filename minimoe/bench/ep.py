@@ -39,12 +39,21 @@ def main(args) -> dict:
         expert_parallel_config={"spare_slots": args.spare_slots} if args.ranks > 1 else None,
     )
     try:
+        _require_room(args.prompt_tokens + args.new_tokens, llm.config.max_position_embeddings)
         llm.generate(prompts[:2], SamplingParams(max_tokens=4, temperature=0.0))  # warm up
         result = measure(llm, prompts, params)
     finally:
         llm.close()
     names = ("ranks", "requests", "prompt_tokens", "new_tokens", "spare_slots", "model", "dtype")
     return {**about(args.device), **{name: getattr(args, name) for name in names}, **result}
+
+
+def _require_room(tokens: int, most: int) -> None:
+    if tokens > most:
+        raise MinimoeError(
+            f"prompt-tokens and new-tokens are {tokens} together and the model has {most} "
+            "positions: lower one"
+        )
 
 
 def measure(llm, prompts: list, params) -> dict:

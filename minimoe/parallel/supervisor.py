@@ -137,7 +137,6 @@ class Ranks:
             if self.generation and self._on_gpus:
                 self._restart()
             self.generation += 1
-            self.whole = True
             orders = [
                 ("form", (self.generation, rank, self.size, self.timeout), {})
                 for rank in range(self.size)
@@ -189,8 +188,10 @@ class Ranks:
         """Send an order to each rank and wait for all answers, each for a bounded time."""
         self._serial += 1
         packed = [_pack(*order) for order in orders]
+        self.whole = False  # should Ctrl-C strike when only some have the order
         for member, order in zip(self.members, packed, strict=True):
             member.send((self._serial, order))
+        self.whole = True
         answers = self._collect(self.members, self._serial, within)
         self.whole = all(said[0] == "ok" for said in answers)
         if not self.whole:
@@ -271,6 +272,8 @@ def _devices(device: str, size: int) -> list[str]:
 def _store(port: int):
     from torch.distributed import TCPStore
 
+    if not (isinstance(port, int) and 0 <= port < 2**16):
+        raise MinimoeError(f"port is {port!r}: it must be 1 to {2**16 - 1}, or 0 for any free one")
     wait = timedelta(seconds=START_SECONDS)
     try:
         return TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, timeout=wait)

@@ -78,9 +78,8 @@ class PromptLookup(Drafter):
             ids.append(guess)
             sizes.append(size)
         padded = [guess or [0] * self.length for guess in ids]
-        confidence = [
-            [s / t for s, t in zip(self.stayed[n], self.tried[n], strict=True)] for n in sizes
-        ]
+        places = range(self.length)
+        confidence = [[self.stayed[n][i] / self.tried[n][i] for i in places] for n in sizes]
         return Draft(
             torch.tensor(padded, dtype=torch.long),
             [len(guess) for guess in ids],

@@ -43,7 +43,10 @@ def test_exchange():
     assert "same tokens" in exchange.render(result)
 
 
-@pytest.mark.parametrize("words", [["--ranks=0"], ["--new-tokens=0"], ["--requests=0"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--ranks=0"], ["--new-tokens=0"], ["--requests=0"], ["--ranks=1", "--new-tokens=2017"]],
+)
 def test_bad_input_of_ep(words):
     with pytest.raises(MinimoeError):
         ep.main(arguments(ep, *words))

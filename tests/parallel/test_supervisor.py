@@ -160,6 +160,32 @@ def test_a_port_in_use():
             Ranks(2, port=port)
 
 
+@pytest.mark.parametrize("port", [-1, 70_000, "http"])
+def test_a_port_that_cannot_be(port):
+    with pytest.raises(MinimoeError, match=f"port is {port!r}: it must be 1 to 65535"):
+        Ranks(1, port=port)
+
+
+def test_an_order_that_only_some_have_got(ranks, monkeypatch):
+    """Ctrl-C between two sends: the next call must not meet ranks that are in another one."""
+    sent = []
+
+    def interrupt(one, message):
+        sent.append(one)
+        if len(sent) == 2:
+            raise KeyboardInterrupt
+        send(one, message)
+
+    send = member.Member.send
+    with monkeypatch.context() as patch:
+        patch.setattr(member.Member, "send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ranks.call(on_rank.who)
+    generation = ranks.generation
+    assert ranks.call(on_rank.gather) == [[0, 1, 2]] * 3
+    assert ranks.generation == generation + 1
+
+
 @pytest.mark.parametrize("size", [0, -1, 1.5, "2"])
 def test_a_size_that_cannot_be(size):
     with pytest.raises(MinimoeError, match="number of ranks"):

@@ -50,3 +50,12 @@ def test_confidence_is_experience():
     lookup.forget(seq)
     lookup.forget(seq)
     assert not lookup._matches
+
+
+def test_ids_and_confidence_stay_as_long_as_each_other():
+    """The bench shortens a drafter between its turns."""
+    drafter, text = PromptLookup(5), Text([1, 2, 1])
+    drafter.propose([text])
+    drafter.length = 2
+    draft = drafter.propose([text])
+    assert draft.ids.shape == draft.confidence.shape == (1, 2)
