@@ -64,7 +64,9 @@ class Speculation:
             seq.draft = []  # a step that failed may have left some
         seqs = [seq for seq in self.scheduler.running if self._could_draft(seq)]
         self.paused.clear()
-        length = self._length(len(seqs)) if seqs else 0
+        if not self._share(len(seqs)):
+            return
+        length = planned(self.budget.plan(len(seqs)), self.drafter.length) if seqs else 0
         if length == 0:
             return
         block = max(self.drafter.block, length)
@@ -79,13 +81,12 @@ class Speculation:
             return False
         return seq.num_remaining == 1 and len(seq.tokens) + 1 < seq.max_total
 
-    def _length(self, drafted: int) -> int:
-        """Drafts of each request: as the budget plans, but no more than the step can hold beside
-        one token of every running request. Were they cut after `choose` instead, by what others
-        left, then whether a guess is checked would depend on what it is, and the text with it."""
+    def _share(self, drafted: int) -> int:
+        """Checks of each request that the step can hold beside one token of every running request.
+        Were drafts cut after `choose` instead, by what others left, then whether a guess is checked
+        would depend on what it is, and the text with it."""
         free = self.scheduler.token_budget - len(self.scheduler.running)
-        length = planned(self.budget.plan(drafted), self.drafter.length)
-        return max(0, min(length, free // drafted))
+        return max(0, free // max(1, drafted))
 
     def pause(self, seq: Sequence) -> None:
         """No guesses for the next step of this request."""
@@ -104,8 +105,9 @@ class Speculation:
 
     def _draft(self, seqs: list[Sequence], length: int) -> None:
         draft = checked_draft(self.runner.draft(seqs, length), len(seqs))
+        most = min(length, self._share(len(seqs)))
         limits = [
-            max(0, min(length, made, seq.max_total - 1 - len(seq.tokens), self._room(seq)))
+            max(0, min(most, made, seq.max_total - 1 - len(seq.tokens), self._room(seq)))
             for seq, made in zip(seqs, draft.lengths, strict=True)
         ]
         confidence = draft.confidence

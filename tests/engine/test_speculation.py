@@ -131,6 +131,16 @@ def test_texts_do_not_change_however_steps_are_cut(speculating, plain, drafter, 
         assert sum(out.metrics.checked for out in outputs) > 0
 
 
+@pytest.mark.parametrize("rule", ["fixed", "scheduled"])
+def test_steps_too_small_for_all_checks(speculating, plain, rule):
+    """Seven requests and 21 tokens a step: two checks each, and five once fewer run."""
+    params = params_of("mixed", len(PROMPTS), max_tokens=24)
+    outputs = run_all(speculating("dspark", rule, max_num_batched_tokens=21), PROMPTS, params)
+    assert ids_of(outputs) == ids_of(plain(PROMPTS, params))
+    if rule == "fixed":
+        assert all(out.metrics.checked > 0 for out in outputs)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("drafter", ["knowing", "dspark", "prompt_lookup"])
 def test_texts_do_not_change_whoever_drafts_and_decides(speculating, plain, drafter, rule):
