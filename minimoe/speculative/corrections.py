@@ -10,7 +10,7 @@ import numpy as np
 MEMORY = 0.98  # of past steps, per step
 PRIOR = np.array([1.0, 0.4, 0.3])  # steps' worth of belief in the profile itself, by part
 LIMIT = 3.0  # times what was expected: more is a stall, which says nothing about the next step
-SOLVE_EVERY = 4
+SOLVE_EVERY = 8
 
 
 class Correction:
