@@ -21,6 +21,12 @@ def survival(confidence: np.ndarray, lengths: list[int]) -> np.ndarray:
     return a
 
 
+def of_width(a: np.ndarray, length: int) -> np.ndarray:
+    """`a [B, G']` with `length` columns: cut, or continued by slots that do not survive."""
+    a = a[:, :length]
+    return np.pad(a, ((0, 0), (0, length - a.shape[1]))) if a.shape[1] < length else a
+
+
 def by_survival(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Flat indices of the batch's slots, the likeliest first, and their survivals: `[B * G]` each.
     Of equal ones the earlier comes first, so that a prefix stays one."""

@@ -10,7 +10,13 @@ adaptive verification. The form "priced" is ours.
 import numpy as np
 
 from minimoe.errors import MinimoeError
-from minimoe.speculative.admission import by_survival, first_drop, first_too_dear, prefixes
+from minimoe.speculative.admission import (
+    by_survival,
+    first_drop,
+    first_too_dear,
+    of_width,
+    prefixes,
+)
 from minimoe.speculative.outlook import History, Outlook, outlook
 from minimoe.speculative.rules import Rule
 from minimoe.speculative.step_times import StepTimes
@@ -88,7 +94,7 @@ class Budget(Rule):
         if self._all_pay(len(lengths), plain_tokens):
             self._promise, self._trials = None, max(0, self._trials - 1)
             return list(lengths)
-        a = self.survival(confidence, lengths)  # [B, G]
+        a = of_width(self.survival(confidence, lengths), max(1, self.length))  # [B, G]
         order, slots = by_survival(a)
         count = self._count(slots, len(a), plain_tokens)
         checks = prefixes(order, slots, count, a.shape)

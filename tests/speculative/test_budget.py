@@ -196,6 +196,16 @@ def test_static_rules():
     assert Rule(3).choose(None, [3, 0]) == [3, 0]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_drafter_of_another_length_than_the_budgets(form):
+    budget = Budget(times_of(token=0.3), G, form)
+    for number in range(40):
+        width = (2, G, G + 3)[number % 3]
+        budget.plan(4)
+        checks = budget.choose(np.full((4, width), 0.9), [width] * 4)
+        assert len(checks) == 4 and max(checks) <= width
+
+
 def test_no_requests_and_no_drafts():
     budget = Budget(times_of(), G)
     assert budget.plan(0) == 0 and budget.choose(np.zeros((0, G)), []) == []
