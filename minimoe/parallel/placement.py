@@ -46,10 +46,6 @@ class Placement:
         """`[L, E]`: how many slots hold each expert."""
         return _count(self.slots, self.experts)
 
-    def rank_of_slot(self) -> np.ndarray:
-        """`[Q]`."""
-        return np.arange(self.slots.shape[1]) // self.per_rank
-
     @cached_property
     def cycle(self) -> np.ndarray:
         """`[L, E, 240]`: token number t goes for expert e to slot `cycle[layer, e, t % 240]`.
