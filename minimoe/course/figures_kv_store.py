@@ -1,14 +1,14 @@
 """The figures of 08_kv_store. Each is a plain function that draws one; sliders call it too."""
 
-from dataclasses import replace
-
 import matplotlib.pyplot as plt
 import numpy as np
 
-from minimoe.course import style
+from minimoe.course import figures_ep, style
 from minimoe.course.kv_traffic import loss_by_tail, lost, share_away
 from minimoe.kvstore.erasure import StripeCode, unreadable_share
+from minimoe.kvstore.traffic import CHAT
 from minimoe.perf import economics as eco
+from minimoe.perf import step_cost
 
 COPIES = {"one copy": (1, 0), "two copies": (1, 1), "three copies": (1, 2), "10+2": (10, 2)}
 
@@ -28,7 +28,9 @@ def hits_lost_by_minute(series: dict[str, tuple[list, list]]) -> None:
     _, axes = style.new_figure(7.5, 3.4)
     for name, (minutes, points) in series.items():
         axes.plot(minutes, points, label=name)
-    axes.set(xlabel="minutes since the node was lost", ylabel="hits lost, % of blocks")
+    axes.set(
+        xlabel="minutes since the node was lost, in windows of 2.5", ylabel="hits lost, % of blocks"
+    )
     axes.set(ylim=(-0.5, None))
     axes.legend()
     style.source_label(axes, "derived: replay of synthetic traffic")
@@ -44,7 +46,9 @@ def retention_curves(
         axes.plot(days, [100 * lost(values, day) for day in days], label=kind)
     for day in (3, 7):
         axes.axvline(day, color=style.GREY, lw=1, marker="", ls=":")
-    axes.set(xlabel="retention, days", ylabel="hits lost, % of all", ylim=(0, None))
+        axes.text(day + 0.1, 0.6, f"{day} days", transform=axes.get_xaxis_transform(), fontsize=10)
+    axes.set(xlabel="retention, days", ylabel="hits lost, % of those\nthat endless retention has")
+    axes.set_ylim(0, None)
     axes.legend()
     style.source_label(axes, "derived: replay of synthetic traffic")
     plt.show()
@@ -57,6 +61,8 @@ def tail_figure(tails=(0.2, 0.3, 0.4, 0.6, 0.9, 1.3), return_share: float = 0.35
     axes.axhspan(0.5, 1.0, color=style.SKY, alpha=0.4, label="the post's 0.5 to 1 % (reported)")
     axes.plot(tails, losses, label="synthetic chats")
     axes.set(xlabel="Pareto exponent of absences (left: heavier tail)", ylabel="hits lost, %")
+    axes.axvline(CHAT.return_tail, color=style.GREY, lw=1, marker="", ls=":")
+    axes.text(CHAT.return_tail + 0.01, 0.05, "ours", color=style.GREY, fontsize=10)
     axes.set_ylim(0, 1.4 * max(1.0, *losses))  # room for the legend
     axes.legend(loc="upper right")
     style.source_label(axes, "derived: replay of synthetic traffic")
@@ -136,32 +142,15 @@ def consistent_text(income: float, gpus: float, tokens: float) -> str:
     )
 
 
-def batch_or_interactive(seconds_per_request: float = 230e-6, overhead_ms: float = 2.0) -> None:
-    """Cost of a token by the speed each user sees, EP8 and EP64, against EP64 in a full batch."""
-    speeds = np.array([20, 30, 40, 60, 80, 100, 150, 200, 300])
-    _, axes = style.new_figure(7.5, 3.8)
-    best = eco.EP64.tokens_per_gpu(eco.FULL_BATCH)
-    for name, step in (("EP8", eco.EP8), ("EP64", eco.EP64)):
-        step = replace(step, seconds_per_request=seconds_per_request, overhead=overhead_ms / 1e3)
-        requests = [min(step.requests_at(speed), eco.FULL_BATCH) for speed in speeds]
-        prices = [best / step.tokens_per_gpu(r) if r else np.nan for r in requests]
-        axes.plot(speeds, prices, label=name)
-    axes.set(xlabel="tokens/s that each user sees", ylabel="price of a token,\nfull EP64 batch = 1")
-    axes.set(ylim=(0, 4))
-    axes.legend(loc="upper left")
-    style.source_label(axes, "derived: weights over bandwidth, with two assumed constants")
-    plt.show()
-    print(batch_text(seconds_per_request, overhead_ms))
+def batch_or_interactive() -> None:
+    """What a token costs by the speed each user sees, in the model that 03 explains."""
+    figures_ep.price_of_speed()
+    print(figures_ep.price_table())
+    print(batch_text())
 
 
-def batch_text(seconds_per_request: float, overhead_ms: float) -> str:
-    """EP8's throughput per GPU over EP64's, in a full batch and at small ones."""
-    steps = [
-        replace(step, seconds_per_request=seconds_per_request, overhead=overhead_ms / 1e3)
-        for step in (eco.EP8, eco.EP64)
-    ]
-    ratios = [
-        f"{steps[0].tokens_per_gpu(n) / steps[1].tokens_per_gpu(n):.0%} at {n}"
-        for n in (1, 16, 64, 256)
-    ]
+def batch_text(requests=(16, 60, 256, 992)) -> str:
+    """EP8's throughput per GPU over EP64's, at the points of 03's chart."""
+    both = figures_ep.instances()
+    ratios = [f"{step_cost.ratio(both['EP8'], both['EP64'], n):.0%} at {n}" for n in requests]
     return "EP8 over EP64, tokens per GPU, by requests per GPU: " + ", ".join(ratios)

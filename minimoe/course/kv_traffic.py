@@ -97,9 +97,15 @@ def reads_per_idle_day(requests: Sequence[Request], short: float = 3.0, long: fl
 
 def policies_table(requests: Sequence[Request], victim, capacity: int) -> str:
     """Hit ratio of the reader's policy, given by its choice of a victim, beside known ones."""
-    lines = ["yours  not done yet"]
-    if not is_blank(victim):
-        ratio = replay(requests, lambda: Choice(victim), capacity).hit_ratio
-        lines = [f"yours  {ratio:.3f}"]
+    lines = [f"yours  {_ratio_of(requests, victim, capacity)}"]
     known = [(p.name, replay(requests, p, capacity).hit_ratio) for p in (LRU, FIFO, LFU)]
     return "\n".join(lines + [f"{name:<6} {ratio:.3f}" for name, ratio in known])
+
+
+def _ratio_of(requests: Sequence[Request], victim, capacity: int) -> str:
+    if is_blank(victim):
+        return "not done yet"
+    try:
+        return f"{replay(requests, lambda: Choice(victim), capacity).hit_ratio:.3f}"
+    except Exception as error:  # whatever the reader's code raises becomes one line
+        return f"it raised {type(error).__name__}: {error}"

@@ -6,6 +6,7 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from minimoe.course import figures_ep
 from minimoe.course import figures_kv_reuse as reuse
 from minimoe.course import figures_kv_store as store
 
@@ -53,9 +54,11 @@ def test_consistent_pairs(capsys, settings):
     assert "per million tokens" in capsys.readouterr().out
 
 
-def test_batch_or_interactive(capsys):
+def test_batch_or_interactive_is_the_chart_of_03(capsys):
     store.batch_or_interactive()
-    assert "94% at 256" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "65% at 16, 75% at 60, 80% at 256, 93% at 992" in said
+    assert figures_ep.price_table() in said
 
 
 def test_schemes_table():

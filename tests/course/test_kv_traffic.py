@@ -70,3 +70,5 @@ def test_a_table_of_policies():
     assert kv_traffic.policies_table(requests, lambda blocks: ..., 2).startswith("yours  not done")
     mine = kv_traffic.policies_table(requests, lambda blocks: max(blocks), 2)
     assert mine.splitlines()[0].startswith("yours  0.") and len(mine.splitlines()) == 4
+    broken = kv_traffic.policies_table(requests, lambda blocks: 1 / 0, 2)
+    assert broken.startswith("yours  it raised ZeroDivisionError: division by zero\nlru")

@@ -1,8 +1,10 @@
 """Checks of 07_kv_reuse: count a hit, name blocks so that hits are right, add up a conversation."""
 
+import hashlib
 import random
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.compare import shown
 from minimoe.course.conversation import computed_with_reuse, prompt_lengths
 
 
@@ -99,6 +101,27 @@ def _numbered(tokens, salt, block):
     return [(salt, i) for i in range(len(tokens) // block)]
 
 
+def _one_block_back(tokens, salt, block):
+    ends = range(block, len(tokens) + 1, block)
+    return [(salt, tuple(tokens[max(0, end - 2 * block) : end])) for end in ends]
+
+
+def _first_and_own(tokens, salt, block):
+    ends = range(block, len(tokens) + 1, block)
+    return [(salt, end, tuple(tokens[:block]), tuple(tokens[end - block : end])) for end in ends]
+
+
+def _through(change):
+    """Keys made of the prefix after a change that loses something."""
+    return lambda tokens, salt, block: [
+        (salt, change(prefix)) for _, prefix in chain_naive(tokens, salt, block)
+    ]
+
+
+def _short_hash(prefix):
+    return hashlib.sha256(repr(prefix).encode()).digest()[:1]
+
+
 @register
 class BlockKeys(Check):
     """Which keys are chosen does not matter: those of two prompts must agree where they should."""
@@ -110,6 +133,14 @@ class BlockKeys(Check):
         Wrong(_partial_too, "full blocks"),
         Wrong(_joined_as_text, "run together"),
         Wrong(_numbered, "tokens"),
+        Wrong(_one_block_back, "all blocks before"),
+        Wrong(_first_and_own, "all blocks before"),
+        Wrong(_through(frozenset), "another order"),
+        Wrong(_through(lambda prefix: tuple(sorted(prefix))), "another order"),
+        Wrong(_through(lambda prefix: tuple(x % 256 for x in prefix)), "beyond 255"),
+        Wrong(_through(bytes), "range(0, 256)"),
+        Wrong(_through(_short_hash), "too short"),
+        Wrong(_through(lambda prefix: object()), "must have equal keys"),
     ]
 
     def cases(self, rng: random.Random):
@@ -122,6 +153,11 @@ class BlockKeys(Check):
         yield head + [1], "", head + [1], "", 4
         yield [1, 23], "", [12, 3], "", 2
         yield [1, 2], "1", [11, 2], "", 2
+        yield [1, 2], "", [2, 1], "", 2
+        yield [1, 2, 5, 6, 7, 8], "", [9, 9, 5, 6, 7, 8], "", 2
+        yield [1, 2, 3, 4, 7, 8], "", [1, 2, 9, 9, 7, 8], "", 2
+        yield [300, 1], "", [44, 1], "", 2
+        yield [0] + [5] * 999, "", [1] + [5] * 999, "", 1
         for _ in range(30):
             block = rng.choice([1, 2, 4])
             one = rng.choices(range(12), k=rng.randrange(5 * block))
@@ -139,7 +175,10 @@ class BlockKeys(Check):
         return {"keys": [len(a), len(b)], "equal at": equal}
 
     def describe(self, one, salt, two, other, block):
-        return f"tokens {one} salt {salt!r}, and tokens {two} salt {other!r}, blocks of {block}"
+        first, second = (
+            f"tokens {shown(ids)} salt {s!r}" for ids, s in ((one, salt), (two, other))
+        )
+        return f"{first}, and {second}, blocks of {block}"
 
     def hint(self, got, one, salt, two, other, block):
         want = self.expected(one, salt, two, other, block)
@@ -149,9 +188,25 @@ class BlockKeys(Check):
             return "another salt must give other keys, however it is written"
         if "".join(map(str, one)) == "".join(map(str, two)) and one != two:
             return "tokens 1, 23 and 12, 3 are run together: keep them apart"
-        if one[-block:] == two[-block:] and len(one) == len(two):
-            return "a block's key must depend on the whole prefix before it"
-        return "the key must depend on the block's tokens and on all before them"
+        if set(want["equal at"]) - set(got["equal at"]):
+            return "equal prefixes with equal salts must have equal keys"
+        return _falsely_equal(min(set(got["equal at"]) - set(want["equal at"])), one, two, block)
+
+
+def _falsely_equal(i: int, one: list[int], two: list[int], block: int) -> str:
+    """What to say of two prompts whose block i has one key, though their prefixes differ."""
+    a, b = one[: (i + 1) * block], two[: (i + 1) * block]
+    if i > 20:
+        return "two of a thousand keys are equal by chance: the hash is too short"
+    if set(a) == set(b):
+        return "the same tokens in another order are another block"
+    if i > 1 and a[-block:] == b[-block:]:
+        return "a key depends on all blocks before it, not on one: make it from the key before it"
+    if i and a[-block:] == b[-block:]:
+        return "a block's key must depend on the whole prefix before it"
+    if max(a + b) > 255:
+        return "token ids go beyond 255: give each its place in the key"
+    return "the key must depend on the block's tokens and on all before them"
 
 
 def conversation_naive(turns, system, question, answer, held=lambda length, answer: length):
@@ -163,6 +218,35 @@ def conversation_naive(turns, system, question, answer, held=lambda length, answ
     return total
 
 
+def _answers_forgotten(turns, system, question, answer):
+    """Prompts that leave out the answers, with the cache as it is after each."""
+    prompts = [system + n * question for n in range(1, turns + 1)]
+    found = [0] + [min(p + answer - 1, p) // 16 * 16 for p in prompts[:-1]]
+    return sum(prompts) - sum(found)
+
+
+def _longer_hits_forgotten(turns, system, question, answer):
+    """The same, where what is found may reach beyond the old prompt."""
+    prompts = [system + n * question for n in range(1, turns + 1)]
+    pairs = zip(prompts, prompts[1:], strict=False)
+    return sum(prompts) - sum(min(old + answer - 1, new - 1) // 16 * 16 for old, new in pairs)
+
+
+def _system_cached(lengths_of_system):
+    """Right, but for a system prompt taken as found in the first turn already."""
+    return lambda turns, system, question, answer: (
+        sum(computed_with_reuse(turns, system, question, answer)) - lengths_of_system(system)
+    )
+
+
+SUMS = {  # other sums that look right -> what is wrong with them
+    _answers_forgotten: "the next prompt holds the answers too",
+    _longer_hits_forgotten: "the next prompt holds the answers too",
+    _system_cached(lambda system: system): "in the first turn nothing is cached, not even the "
+    "system prompt",
+    _system_cached(lambda system: system // 16 * 16): "in the first turn nothing is cached, not "
+    "even the system prompt",
+}
 HELD = {  # what a turn is taken to leave in the cache -> what is wrong with that
     lambda length, answer: 0: "that is without reuse: the sum of all prompts",
     lambda length, answer: length // 16 * 16: "the answer is in the cache too, but for one token",
@@ -184,6 +268,7 @@ class ConversationTokens(Check):
             Wrong(lambda *args, held=held: conversation_naive(*args, held), says)
             for held, says in HELD.items()
         ),
+        *(Wrong(answer, says) for answer, says in SUMS.items()),
         Wrong(lambda t, s, u, a: s + t * u + (t - 1) * a, "block edges"),
         Wrong(lambda *args: computed_with_reuse(*args)[-1], "all turns"),
         Wrong(lambda t, s, u, a: s + t * u, "the last token of an answer"),
@@ -197,7 +282,7 @@ class ConversationTokens(Check):
         In the second case every mistake that has a hint gives another number.
         """
         yield 1, 0, 16, 16
-        yield 3, 4, 16, 28
+        yield 3, 32, 7, 33
         yield 2, 0, 16, 17
         yield 2, 0, 16, 16
         yield 3, 32, 10, 20
@@ -215,6 +300,9 @@ class ConversationTokens(Check):
         args = (turns, system, question, answer)
         for held, says in HELD.items():
             if turns > 1 and got == conversation_naive(*args, held):
+                return says
+        for sums, says in SUMS.items():
+            if got == sums(*args):
                 return says
         if got - self.expected(*args) in (turns * answer, turns * (answer - 1)):
             return "count prompt tokens only: answers are made token by token with any cache"

@@ -48,6 +48,10 @@ def _without_one(blocks):
     return by(lambda use: (use.count / (now - use.first or 1), use.last))(blocks)
 
 
+def _until_last_use(use):
+    return use.count / (use.last - use.first + 1), use.last
+
+
 @register
 class Victim(Check):
     """The reader's function is put into the replay; what it drops is compared block by block."""
@@ -57,7 +61,8 @@ class Victim(Check):
         Wrong(by(lambda use: use.last), "so far that is LRU"),
         Wrong(by(lambda use: (use.count, use.last)), "so far that is LFU"),
         Wrong(by(lambda use: use.first), "so far that is FIFO"),
-        Wrong(_without_one, "another block should go"),
+        Wrong(by(_until_last_use), "runs to `now`"),
+        Wrong(_without_one, "+ 1 is missing"),
         Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "another block"),
         Wrong(lambda blocks: blocks[hyperbolic(blocks)].last, "no resident block"),
     ]
@@ -65,7 +70,7 @@ class Victim(Check):
     def cases(self, rng: random.Random):
         """First one that tells all known orders apart; then a capacity of one, equal worth, prompts
         larger than the cache, and scans."""
-        yield [[0], [0, 1], [10, 11], [12, 13, 14, 15], [16], [0, 1, 2]], 5
+        yield [[10], [0], [0, 1], [11, 12, 13], [14, 15], [16, 17]], 5
         yield [[1], [1], [2], [1]], 1
         yield [[1, 2], [1, 2], [3], [4], [1, 2]], 3
         yield [[1], [1], [2], [2], [2], [3], [1], [2]], 2
@@ -96,6 +101,10 @@ class Victim(Check):
             "FIFO": by(lambda use: use.first),
             "LFU": by(lambda use: (use.count, use.last)),
         }
+        if got == self.call(by(_until_last_use), prompts, capacity):
+            return "the time runs to `now`, not to the block's own last use"
+        if got == self.call(_without_one, prompts, capacity):
+            return "the + 1 is missing: a block that came in last is divided by 1"
         for name, order in known.items():
             if got == self.call(order, prompts, capacity):
                 return f"so far that is {name}: divide the uses by the time since it came in"
@@ -108,6 +117,23 @@ def xor(shards: list[bytes]) -> bytes:
     for shard in shards:
         out = bytes(a ^ b for a, b in zip(out, shard, strict=True))
     return out
+
+
+def _as_integer(order, strip):
+    """XOR as one integer, written with as many bytes as it happens to need."""
+
+    def answer(shards, parity):
+        x = 0
+        for shard in [s for s in shards if s is not None] + [parity]:
+            x ^= int.from_bytes(shard, order)
+        return x.to_bytes((x.bit_length() + 7) // 8 if strip else len(parity), order)
+
+    return answer
+
+
+def _whole_list(shards, parity):
+    lost = xor([shard for shard in shards if shard is not None] + [parity])
+    return [lost if shard is None else shard for shard in shards]
 
 
 @register
@@ -123,14 +149,21 @@ class Rebuild(Check):
         Wrong(lambda shards, parity: bytes(len(parity)), "values differ"),
         Wrong(
             lambda shards, parity: list(xor([s for s in shards if s is not None] + [parity])),
-            "bytes",
+            "give bytes",
         ),
+        Wrong(_as_integer("big", strip=True), "lost its zeros"),
+        Wrong(_as_integer("little", strip=True), "lost its zeros"),
+        Wrong(_whole_list, "the lost shard only"),
+        Wrong(lambda shards, parity: _whole_list(shards, parity) + [parity], "the lost shard only"),
     ]
 
     def cases(self, rng: random.Random):
         """One to ten shards, any of them lost."""
         yield [None, b"\x0f"], b"\xff"
         yield [None], b"abc"
+        yield [b"\x00\x01", None], b"\x00\x03"
+        yield [None, b"\x01\x05"], b"\x02\x05"
+        yield [b"\x07\x05", None], b"\x07\x05"
         for _ in range(25):
             size, count = rng.randrange(1, 6), rng.randrange(1, 11)
             shards = [rng.randbytes(size) for _ in range(count)]
@@ -145,6 +178,10 @@ class Rebuild(Check):
         return f"shards {shards}, parity {parity}"
 
     def hint(self, got, shards, parity):
+        if isinstance(got, list) and any(isinstance(part, bytes) for part in got):
+            return "return the lost shard only"
+        if isinstance(got, bytes) and len(got) < len(parity):
+            return f"the shard is {len(parity)} bytes long: yours lost its zeros"
         if not isinstance(got, bytes):
             return "give bytes: bytes(a ^ b for a, b in zip(...))"
         left = [shard for shard in shards if shard is not None]
@@ -169,7 +206,9 @@ class SsdPrice(Check):
         Wrong(lambda t, d, p, c, y, a: t * c / (y * 8766) * a, "parity"),
         Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / y * a, "hours"),
         Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / (y * 8766), "around"),
-        Wrong(lambda t, d, p, c, y, a: t * (1 + p) * c / (y * 8766) * a, "too large"),
+        Wrong(lambda t, d, p, c, y, a: t * (1 + p) * c / (y * 8766) * a, "not copies"),
+        Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / (y * 8760) * a, "8,766"),
+        Wrong(lambda t, d, p, c, y, a: t * (d + p) / d * c / 8766 * a, "all the years"),
     ]
     tolerance = 1e-4
 
@@ -196,9 +235,14 @@ class SsdPrice(Check):
             "parity takes space too": data / (data + parity),
             "years into hours: 8,766 in each": 8766,
             "what is around the disks is missing": 1 / around,
+            "parity is counted in shards, not copies: 10+2 keeps 12 for 10": (1 + parity)
+            * data
+            / (data + parity),
+            "a year here has 8,766 hours, a quarter of a day more than 365 days": 8766 / 8760,
+            "the disks are used for all the years: yours pay for them in one": years,
         }
         for words, factor in causes.items():
-            if abs(got / want - factor) < 1e-3 * factor:
+            if abs(got / want - factor) < 1e-4 * factor:
                 return words
         return None
 
@@ -218,6 +262,9 @@ class BreakEven(Check):
         Wrong(lambda b, s, r: b / 1e12 * s / r, "million"),
         Wrong(lambda b, s, r: b * s / (r / 1e6), "terabyte"),
         Wrong(lambda b, s, r: b / 1e12 * s, "divide"),
+        Wrong(lambda b, s, r: per_day(b, s, r) * 365, "per day, not per year"),
+        Wrong(lambda b, s, r: per_day(b, s, r) * 365.25, "per day, not per year"),
+        Wrong(lambda b, s, r: b / 2**40 * s / (r / 1e6), "not 2^40"),
     ]
     tolerance = 1e-7
 
@@ -241,6 +288,8 @@ class BreakEven(Check):
             "the price of computing is for a million tokens": 1e-6,
             "the price of storage is for a terabyte, 10^12 bytes": 1e12,
             "divide what keeping costs by what computing once costs": compute / 1e6,
+            "reads per day, not per year": 365.25,
+            "a terabyte is 10^12 bytes here, not 2^40": 1e12 / 2**40,
         }
         for words, factor in causes.items():
             if abs(got / want / factor - 1) < 1e-3:
