@@ -30,10 +30,14 @@ def checked_draft(draft, requests: int) -> Draft:
             "requests: it must give [B, G] long and B lengths"
         )
     for name, value, dims in (("probs", draft.probs, 3), ("confidence", draft.confidence, 2)):
-        if value is not None and (value.dim() != dims or value.shape[:2] != ids.shape):
+        if value is None:
+            continue
+        shape = tuple(getattr(value, "shape", ()))
+        good = isinstance(value, torch.Tensor) and len(shape) == dims
+        if not good or shape[:2] != ids.shape:
             raise EngineError(
-                f"the drafter gave {name} {tuple(value.shape)} for ids {tuple(ids.shape)}: the "
-                "first two dimensions must be the same"
+                f"the drafter gave {name} {shape} for ids {tuple(ids.shape)}: it must be a tensor "
+                "with the same first two dimensions"
             )
     return draft
 

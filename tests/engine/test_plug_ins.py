@@ -96,6 +96,7 @@ def test_a_rule_that_plans_nonsense(fails, plan):
         lambda B: Draft(ids(B), [G]),
         lambda B: Draft(ids(B), [G] * B, probs=torch.zeros(B, 1, 9)),
         lambda B: Draft(ids(B), [G] * B, confidence=torch.zeros(B, 1)),
+        lambda B: Draft(ids(B), [G] * B, confidence=[[0.5] * G] * B),
     ],
 )
 def test_a_drafter_that_gives_nonsense(fails, make):
