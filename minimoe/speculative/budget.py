@@ -28,7 +28,7 @@ MARGIN = 0.01  # drafting stops or starts when it is worse or better by this sha
 STOP_AFTER = 3  # looks in a row that find it worse
 TRIAL_SHARE = 0.005  # of the time, spent on trying whether drafting pays again
 TRIAL_ROWS = 8  # confidences that one trial collects
-WAITS = (8, 1000)  # fewest and most steps between trials
+FIRST_WAIT, LONGEST_WAIT = 8, 1000  # steps between trials; after each, twice as many
 PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
 CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
 CHECK_ALL = 64  # while drafting, this often everything is checked, to know what it takes now
@@ -61,7 +61,12 @@ class Budget(Rule):
         self.history = History(max(1, length), DELAY)
         self._looks: dict[tuple[int, int], tuple[int, Outlook]] = {}
         self._step = 0
-        self._drafting, self._worse, self._idle, self._trials, self._busy = True, 0, 0, 0, 0
+        self._drafting, self._worse, self._trials = True, 0, 0
+        self._idle, self._patience = 0, FIRST_WAIT  # plain steps since a trial, and until the next
+        self._busy, self._plain_patience = (
+            0.0,
+            FIRST_WAIT,
+        )  # the same with drafting and plain swapped
         self._kept, self._promised = 0.0, 0.0
         self._promise: float | None = None  # of this step's checks
 
@@ -84,8 +89,9 @@ class Budget(Rule):
             return 0 if self._plain_trial(look.gain) else self.length
         if self._trials == 0:
             self._idle += 1
-            if self._idle >= self._wait(look, requests):
+            if self._idle >= min(self._patience, self._wait(look, requests)):
                 self._idle, self._trials = 0, -(-TRIAL_ROWS // requests)
+                self._patience *= 2
         return self.length if self._trials else 0
 
     def choose(self, confidence, lengths, plain_tokens=0):
@@ -133,7 +139,8 @@ class Budget(Rule):
             seconds = self.times.drafted_seconds(requests, len(slots), others)
             return first_drop(self.trust * slots, seconds, requests)
         look = self.look(requests, others)
-        if self._step % CHECK_ALL == 0 and self._drafting:
+        early = self._step & (self._step - 1) == 0  # 1, 2, 4, 8, ...
+        if (early or self._step % CHECK_ALL == 0) and self._drafting:
             return len(slots)
         if self.form == "production":
             return look.count
@@ -142,18 +149,18 @@ class Budget(Rule):
     def _start_or_stop(self, gain: float) -> None:
         self._worse = self._worse + 1 if gain < 1 - MARGIN else 0
         if gain > 1 + MARGIN:
-            self._drafting, self._idle = True, 0
+            self._drafting, self._idle, self._patience = True, 0, FIRST_WAIT
         elif self._worse >= STOP_AFTER:
             self._drafting = False
 
     def _plain_trial(self, gain: float) -> bool:
         self._busy += 1 if gain < CLEAR_GAIN else SELDOM
-        if self._busy < PLAIN_TRIAL:
+        if self._busy < self._plain_patience:
             return False
-        self._busy = 0
+        self._busy, self._plain_patience = 0.0, min(2 * self._plain_patience, PLAIN_TRIAL)
         return True
 
     def _wait(self, look: Outlook, requests: int) -> float:
         """Steps between trials, so that what they lose is a small share of the time."""
         lost = -(-TRIAL_ROWS // requests) * look.lost
-        return min(max(lost / TRIAL_SHARE, WAITS[0]), WAITS[1])
+        return min(max(lost / TRIAL_SHARE, FIRST_WAIT), LONGEST_WAIT)
