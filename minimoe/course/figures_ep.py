@@ -13,13 +13,14 @@ from minimoe.perf.chips import CHIPS
 from minimoe.perf.exchange import rdma, scale_up
 from minimoe.perf.step_cost import Decode, Served, ep8, ep64
 
-FABRICS = {"NVLink, 72 GPUs": scale_up, "NVLink, 8 GPUs, and 400 Gb/s": rdma}
+WHOLE = "NVLink among all"
+FABRICS = {WHOLE: scale_up, "NVLink within 8, 400 Gb/s cards beyond": rdma}
 MARKED = (1, 16, 60, 256)  # requests per GPU named in the chart; about 60 is the reported load
 PARTS = ("dense", "cache", "experts", "exchange", "drafter", "head")
 POST_RATIO = 0.94  # EP8 over EP64, tokens/s per GPU in batch work: the post, off DeepSeek's chart
 
 
-def instances(chip: str = "B200", fabric: str = "NVLink, 72 GPUs", **changes) -> dict[str, Decode]:
+def instances(chip: str = "B200", fabric: str = WHOLE, **changes) -> dict[str, Decode]:
     """The two groups of the chart, on a chip and a network."""
     common = {"chip": CHIPS[chip], "fabric": FABRICS[fabric](), **changes}
     return {"EP8": ep8(**common), "EP64": ep64(**common)}
@@ -27,7 +28,7 @@ def instances(chip: str = "B200", fabric: str = "NVLink, 72 GPUs", **changes) ->
 
 def ep_chart(
     chip: str = "B200",
-    fabric: str = "NVLink, 72 GPUs",
+    fabric: str = WHOLE,
     log2_context: int = 17,
     drafts: int = 3,
     acceptance: float = 0.75,
@@ -119,7 +120,7 @@ def ratio_by_batch() -> None:
             most = min(instance.most_requests() for instance in both.values())
             requests = np.geomspace(1, most, 40)
             found = [step_cost.ratio(both["EP8"], both["EP64"], n) for n in requests]
-            axes.plot(requests, found, marker="", label=f"{chip}, {fabric}")
+            axes.plot(requests, found, marker="", label=f"{chip}: {fabric}")
     axes.axhline(POST_RATIO, color=style.GREY, linewidth=1, marker="", linestyle=":")
     axes.text(1, POST_RATIO + 0.03, "94 %, the post", color=style.GREY, fontsize=10)
     axes.set(xscale="log", xlabel="requests per GPU", ylabel="EP8 / EP64, tokens/s per GPU")
@@ -214,12 +215,34 @@ def model_check() -> None:
 
 def model_check_table() -> str:
     """Largest errors of the fits: of rows shown to them and of rows held back."""
-    lines = []
+    lines = ["largest error of a predicted time, in any row"]
     for kind in calibration.FILES:
         worst = calibration.worst_errors(kind)
         held = ", ".join(f"{name} {error:.0%}" for name, error in worst.items() if name != "shown")
-        lines.append(f"{kind:<10} rows shown to the fit {worst['shown']:.0%}; held back: {held}")
+        lines.append(f"{kind:<10} rows that the fit saw {worst['shown']:.0%}; held back: {held}")
     return "\n".join(lines)
+
+
+def expert_error(error: float, requests: int) -> str:
+    """EP8 / EP64 if our expert kernels were so much slower than the fit says, in either group."""
+    both, kernels = instances(), calibration.calibrate()
+    slower = 1 + error
+    experts = replace(
+        kernels.experts,
+        overhead=kernels.experts.overhead * slower,
+        bandwidth=kernels.experts.bandwidth / slower,
+        rate=kernels.experts.rate / slower,
+    )
+    wrong = {
+        name: replace(one, kernels=replace(kernels, experts=experts)) for name, one in both.items()
+    }
+    ways = {"both groups": wrong, "EP8 only": both | {"EP8": wrong["EP8"]}}
+    ways["EP64 only"] = both | {"EP64": wrong["EP64"]}
+    found = [
+        f"{step_cost.ratio(one['EP8'], one['EP64'], requests):.2f} if in {name}"
+        for name, one in ways.items()
+    ]
+    return f"EP8 / EP64 with expert kernels {error:.0%} slower: " + ", ".join(found)
 
 
 def availability_table(days_between_failures: float = 83.0, repair_hours: float = 12.0) -> str:

@@ -49,13 +49,15 @@ def group_table(ranks=(8, 16, 32, 64, 128), bandwidth: float = 8e12) -> str:
     """V4.1-Flash's experts by size of the group: slots, weights, the least time of a step, and the
     tokens of KV cache that fit into the memory saved. *Derived*."""
     model = Served()
-    lines = [f"{'GPUs':>4}{'experts a GPU':>15}{'weights':>11}{'read in':>10}{'room for':>12}"]
+    lines = [
+        f"{'GPUs':>4}{'experts a GPU':>15}{'weights':>11}{'read in':>10}{'room gained, tokens':>22}"
+    ]
     most = model.layers * model.expert_bytes(model.E / ranks[0])
     for P in ranks:
         held = model.layers * model.expert_bytes(model.E / P)
         room = (most - held) / BYTES_PER_TOKEN["V4.1-Flash"]
         lines.append(
             f"{P:>4}{model.E / P:>15.0f}{held / 1e9:>8.2f} GB{held / bandwidth * 1e3:>7.2f} ms"
-            f"{room / 1e6:>10.1f} M"
+            f"{room / 1e6:>20.1f} M"
         )
     return "\n".join(lines)

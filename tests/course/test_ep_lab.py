@@ -48,6 +48,14 @@ def test_groups_hold_less_the_larger_they_are():
     assert lines[1].split()[:2] == ["8", "48"] and lines[2].split()[:2] == ["64", "6"]
 
 
+def test_a_verdict_never_claims_what_was_not_seen():
+    one, quick, slow = (
+        ep_lab.Run(P, [[1]], v, {}, [], []) for P, v in ((1, 9.0), (4, 10.0), (4, 3.0))
+    )
+    assert ep_lab.speed_verdict([one, slow], 4).endswith("0.33: slower than one process")
+    assert ep_lab.speed_verdict([one, quick], 4).endswith("run it again")
+
+
 def test_figures_draw(model, monkeypatch):
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     step = {"own": 0.01, "exchange": 0.02, "waiting": 0.01}

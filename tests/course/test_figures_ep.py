@@ -15,9 +15,7 @@ def no_window(monkeypatch):
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
 
 
-@pytest.mark.parametrize(
-    "chip, fabric", [("B200", "NVLink, 72 GPUs"), ("H200", [*figures.FABRICS][1])]
-)
+@pytest.mark.parametrize("chip, fabric", [("B200", figures.WHOLE), ("H200", [*figures.FABRICS][1])])
 def test_chart_prints_its_points(chip, fabric, capsys):
     figures.ep_chart(chip, fabric)
     lines = capsys.readouterr().out.splitlines()
@@ -59,4 +57,10 @@ def test_price_table_has_a_dash_where_it_is_too_fast():
 
 def test_texts_of_the_model_and_of_groups():
     assert figures.model_check_table().count("%") == 7
+    ratios = [
+        float(part.split()[0])
+        for part in figures.expert_error(0.13, 256).split(": ")[1].split(", ")
+    ]
+    both, narrow, wide = ratios
+    assert narrow < both < wide
     assert len(figures.availability_table().splitlines()) == 3

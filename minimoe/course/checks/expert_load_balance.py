@@ -38,6 +38,17 @@ def _list_of_slots(load, slots):
     return replicate_naive(load, slots)[0]
 
 
+def _after_the_next(load, slots):
+    copies = [1] * len(load)
+    for _ in range(slots - len(load)):
+        copies[max(range(len(load)), key=lambda e: load[e] / (copies[e] + 1))] += 1
+    return copies
+
+
+def _last_of_equals(load, slots):
+    return copies_naive(load[::-1], slots)[::-1]
+
+
 @register
 class Copies(Check):
     """Exercise of 04: which experts get copies."""
@@ -48,6 +59,8 @@ class Copies(Check):
         Wrong(_one_each, "per copy"),
         Wrong(_from_nothing, "at least one"),
         Wrong(_list_of_slots, "a number for each expert"),
+        Wrong(_after_the_next, "already has"),
+        Wrong(_last_of_equals, "of equals"),
     ]
 
     def cases(self, rng: random.Random):
@@ -75,6 +88,8 @@ class Copies(Check):
             return "every expert has at least one slot, however idle"
         if sum(got) != slots:
             return f"the copies add up to {sum(got)}, there are {slots} slots"
+        if got == _last_of_equals(load, slots):
+            return "of equals the first expert gets the copy"
         return "the next copy goes to the expert with most load per copy it already has"
 
 
@@ -114,6 +129,10 @@ def _lightest_first(weights, ranks):
     return ranks_naive([-w for w in weights], ranks)
 
 
+def _last_rank_of_equals(weights, ranks):
+    return [ranks - 1 - rank for rank in ranks_naive(weights, ranks)]
+
+
 @register
 class Packing(Check):
     """Exercise of 04: copies onto ranks, so that the busiest has little."""
@@ -123,6 +142,8 @@ class Packing(Check):
         Wrong(_in_turn, "least so far"),
         Wrong(_no_limit, "as many items as the others"),
         Wrong(_unsorted, "heaviest first"),
+        Wrong(_lightest_first, "heaviest first"),
+        Wrong(_last_rank_of_equals, "of equal ranks the first"),
         Wrong(lambda weights, ranks: [i % ranks for i in range(len(weights))], "heaviest first"),
     ]
 
@@ -245,6 +266,35 @@ def _upside_down(seconds, rows):
     return rank, 1 / factor
 
 
+def _over_mean(seconds, rows):
+    each = [took / count for took, count in zip(seconds, rows, strict=True)]
+    return each.index(max(each)), max(each) / statistics.mean(each)
+
+
+def _over_middle(seconds, rows):
+    each = [took / count for took, count in zip(seconds, rows, strict=True)]
+    return each.index(max(each)), max(each) / sorted(each)[len(each) // 2]
+
+
+def _over_others(seconds, rows):
+    each = [took / count for took, count in zip(seconds, rows, strict=True)]
+    rank = each.index(max(each))
+    return rank, each[rank] / statistics.median(each[:rank] + each[rank + 1 :])
+
+
+def _by_rate(seconds, rows):
+    rate = [count / took for took, count in zip(seconds, rows, strict=True)]
+    return rate.index(min(rate)), statistics.median(rate) / min(rate)
+
+
+_SLIPS = {
+    _over_mean: "compare with the median of all ranks, not their mean: the slow one is in that",
+    _over_others: "the median of all ranks, its own too; of an even number, between the middle two",
+    _by_rate: "take the median of seconds per row: that of rows per second is another number",
+    _over_middle: "the median of an even number of ranks lies between the middle two",
+}
+
+
 @register
 class SlowRank(Check):
     """Exercise of 04: find the slow rank from its times."""
@@ -254,6 +304,11 @@ class SlowRank(Check):
         Wrong(_by_time, "had more rows"),
         Wrong(_by_rows, "rows alone"),
         Wrong(_over_fastest, "median"),
+        Wrong(_over_mean, "not their mean"),
+        Wrong(_over_middle, "middle two"),
+        Wrong(_over_others, "its own too"),
+        Wrong(_by_rate, "rows per second"),
+        Wrong(lambda *args: slow_naive(*args)[0], "a pair"),
         Wrong(_upside_down, "above 1"),
     ]
 
@@ -277,6 +332,8 @@ class SlowRank(Check):
         return f"seconds {[round(s, 2) for s in seconds]}, rows {rows}"
 
     def hint(self, got, seconds, rows):
+        if not isinstance(got, tuple | list) or len(got) != 2:
+            return "give a pair: the rank, and how many times as slow it is"
         rank, factor = self.expected(seconds, rows)
         if got[0] != rank and got[0] == seconds.index(max(seconds)):
             return "this rank took long because it had more rows: compare seconds per row"
@@ -286,6 +343,9 @@ class SlowRank(Check):
             return "the slow rank has the most seconds per row"
         if abs(got[1] * factor - 1) < 1e-6:
             return "the factor says how many times as slow it is: above 1"
+        for slip, text in _SLIPS.items():
+            if abs(got[1] / slip(seconds, rows)[1] - 1) < 1e-6:
+                return text
         if got[1] > factor:
             return "compare with the median of all ranks: the fastest may be a lucky one"
         return "the factor is its seconds per row over the median of all ranks'"

@@ -32,6 +32,12 @@ def _there_twice(pairs, width, itemsize):
     return [2 * sent for sent in _one_way(pairs, width, itemsize)]
 
 
+def _diagonal_once(pairs, width, itemsize):
+    P = range(len(pairs))
+    rows = [sum(pairs[r]) + sum(pairs[q][r] for q in P) - pairs[r][r] for r in P]
+    return [count * width * itemsize for count in rows]
+
+
 @register
 class WireBytes(Check):
     """What each rank sends in one layer, from who computes whose pairs."""
@@ -41,6 +47,7 @@ class WireBytes(Check):
         Wrong(_own_rows_too, "does not use the wire"),
         Wrong(_one_way, "come back"),
         Wrong(_there_twice, "other ranks' tokens"),
+        Wrong(_diagonal_once, "twice"),
         Wrong(lambda p, w, i: [sum(wire_bytes_naive(p, w, i))] * len(p), "all ranks together"),
         Wrong(lambda p, w, i: wire_bytes_naive(p, w, 1), "itemsize"),
     ]
@@ -65,6 +72,7 @@ class WireBytes(Check):
     def hint(self, got, pairs, width, itemsize):
         slips = {
             _own_rows_too: "a row for an expert on its own rank does not use the wire",
+            _diagonal_once: "pairs[r][r] is in the row and in the column: take it off twice",
             _one_way: "rows go there, and results come back: a rank sends both kinds",
             _there_twice: "it returns as many rows as it got of other ranks' tokens: a column",
             lambda *a: [sum(wire_bytes_naive(*a))] * len(a[0]): "this is all ranks together",
@@ -108,6 +116,19 @@ def _counts_of_receiver(rows, counts):
     return all_to_all_naive(rows, [[counts[q][r] for q in P] for r in P])
 
 
+def _appended(rows, counts):
+    P = len(rows)
+    out = [[] for _ in range(P)]
+    for own, sizes in zip(rows, counts, strict=True):
+        for q in range(P):
+            out[q].append(own[sum(sizes[:q]) : sum(sizes[: q + 1])])
+    return out
+
+
+def _one_list(rows, counts):
+    return [[row for own in all_to_all_naive(rows, counts) for row in own]] * len(rows)
+
+
 @register
 class AllToAll(Check):
     """Lists cut into uneven parts and put together again."""
@@ -117,7 +138,9 @@ class AllToAll(Check):
         Wrong(lambda rows, counts: rows, "stays where it was"),
         Wrong(_equal_parts, "uneven"),
         Wrong(_last_sender_first, "order of the senders"),
-        Wrong(_counts_of_receiver, "counts[r][q]"),
+        Wrong(_counts_of_receiver, "counts[r] cuts"),
+        Wrong(_appended, "not `append`"),
+        Wrong(_one_list, "one list"),
         Wrong(lambda rows, counts: all_to_all_naive(rows, counts)[:1], "one list for each rank"),
     ]
 
@@ -141,7 +164,11 @@ class AllToAll(Check):
         return f"rows {rows}, counts {counts}"
 
     def hint(self, got, rows, counts):
+        if len(got) > 1 and all(own is got[0] for own in got):
+            return "every rank has the very same list: `[[]] * P` is one list, P times"
         got = [list(own) for own in got]
+        if any(isinstance(row, list | tuple) for own in got for row in own):
+            return "join the parts: `+=` or `extend`, not `append`"
         if got == [list(own) for own in rows]:
             return "everything stays where it was: rank q gets what the others have for it"
         if len(got) != len(rows):
@@ -149,7 +176,7 @@ class AllToAll(Check):
         if got == _equal_parts(rows, counts):
             return "parts are uneven: counts[r][q] says how long each is"
         if sorted(map(str, sum(got, []))) != sorted(map(str, sum(rows, []))):
-            return "rows are lost or doubled: each rank's rows are cut by its own counts[r][q]"
+            return "rows are lost or doubled: counts[r] cuts rank r's rows, part after part"
         if [sorted(own) for own in got] == [sorted(own) for own in self.expected(rows, counts)]:
             return "the right rows, but they must lie in the order of the senders"
         return "rank r's first counts[r][0] rows are for rank 0, the next counts[r][1] for rank 1"
@@ -187,6 +214,14 @@ def _over_all_tokens(chosen, per_rank, home):
     return first, len(ranks)
 
 
+def _home_in_second(chosen, per_rank, home):
+    return copies_naive(chosen, per_rank, home)[0], _home_too(chosen, per_rank, home)[1]
+
+
+def _home_in_first(chosen, per_rank, home):
+    return _home_too(chosen, per_rank, home)[0], copies_naive(chosen, per_rank, home)[1]
+
+
 @register
 class Copies(Check):
     """Rows that leave a rank, with one per expert and with one per rank."""
@@ -194,6 +229,8 @@ class Copies(Check):
     name = "03-copies"
     wrong = [
         Wrong(_home_too, "stay at home"),
+        Wrong(_home_in_second, "second count"),
+        Wrong(_home_in_first, "first count"),
         Wrong(_modulo, "e // per_rank"),
         Wrong(_over_all_tokens, "each token"),
         Wrong(lambda *args: copies_naive(*args)[::-1], "first a copy per expert"),
@@ -225,6 +262,8 @@ class Copies(Check):
             return "give a pair: copies per expert, copies per rank"
         slips = {
             _home_too: "copies for experts of `home` stay at home",
+            _home_in_second: "the second count has `home` among its ranks: leave it out there too",
+            _home_in_first: "the first count has copies for `home`: leave them out there too",
             _modulo: "rank r holds experts r * per_rank and on: expert e is on rank e // per_rank",
             _over_all_tokens: "each token travels by itself: count its ranks, then add up",
             lambda *a: copies_naive(*a)[::-1]: "first a copy per expert, then a copy per rank",
