@@ -108,7 +108,7 @@ class Result:
 
 
 def simulate(
-    rules: list[Rule], clock, replays: list[Replay], requests: int, steps: int, warm_up: int = 20
+    rules: list[Rule], clock, replays: list[Replay], requests: int, steps: int, warm_up: int = 66
 ) -> Result:
     """Run one rule a rank for `steps` steps of `requests` requests each.
 
