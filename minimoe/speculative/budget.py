@@ -31,7 +31,7 @@ TRIAL_ROWS = 8  # confidences that one trial collects
 FIRST_WAIT, LONGEST_WAIT = 8, 1000  # steps between trials; after each, twice as many
 PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
 CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
-CHECK_ALL = 64  # while drafting, this often everything is checked, to know what it takes now
+CHECK_ALL = 64  # this often all are checked, or else not all, to know what the other way takes
 FREE = 0.05  # a check that costs less of a token is not weighed: weighing costs more
 LOOK_AT = 4  # where checks are free, one step in so many is looked at all the same
 MEMORY, WEIGHT = 0.98, 5.0  # of the promises kept, per step; and how many are taken for granted
@@ -128,10 +128,12 @@ class Budget(Rule):
         return found
 
     def _all_pay(self, requests: int, others: int) -> bool:
-        """Whether this step checks everything unseen, since no check costs anything to speak of."""
+        """Whether this step checks everything unseen: no check costs anything to speak of, or no
+        choice among them is better than all."""
         if self.form == "lossless" or self._step % LOOK_AT == 0:
             return False
-        return self.look(requests, others).dearest < FREE
+        look = self.look(requests, others)
+        return look.dearest < FREE or (look.all_pay and self.form == "priced")
 
     def _count(self, slots: np.ndarray, requests: int, others: int) -> int:
         """How many of the sorted slots are admitted in this step."""
@@ -139,11 +141,12 @@ class Budget(Rule):
             seconds = self.times.drafted_seconds(requests, len(slots), others)
             return first_drop(self.trust * slots, seconds, requests)
         look = self.look(requests, others)
-        early = self._step & (self._step - 1) == 0  # 1, 2, 4, 8, ...
-        if (early or self._step % CHECK_ALL == 0) and self._drafting:
-            return len(slots)
         if self.form == "production":
             return look.count
+        early = self._step & (self._step - 1) == 0  # 1, 2, 4, 8, ...
+        other_way = self._drafting and (early or self._step % CHECK_ALL == 0)
+        if look.all_pay != other_way:
+            return len(slots)
         return int(look.full[first_too_dear(self.trust * slots, look.prices)])
 
     def _start_or_stop(self, gain: float) -> None:

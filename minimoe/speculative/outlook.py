@@ -29,6 +29,7 @@ class Outlook:
     prices: np.ndarray
     full: np.ndarray
     dearest: float  # the highest of the prices
+    all_pay: bool  # checking every draft is as good as any choice among them
 
     @property
     def gain(self) -> float:
@@ -74,17 +75,20 @@ def outlook(times: StepTimes, accepted: np.ndarray, requests: int, others: int =
     most = len(accepted) - 1
     rates = (requests + accepted) / times.drafted_seconds(requests, most)
     plain_rate = requests / times.plain_seconds(requests)
-    rate = max(float(rates.max()), plain_rate)
+    all_rate = (requests + float(accepted[-1])) / times.all_seconds(requests)
+    best = max(float(rates[:-1].max()), all_rate)
+    rate = max(best, plain_rate)
     seconds = times.drafted_seconds(requests, most, others)
     marginal, full = times.marginal(requests, most, others)
     count = int(np.argmax(accepted - rate * seconds))
     tokens = seconds[count] * plain_rate  # that plain steps would make meanwhile
     return Outlook(
         plain_rate=plain_rate,
-        drafted_rate=float(rates.max()),
+        drafted_rate=best,
         count=count,
         lost=max(0.0, (tokens - accepted[count]) / requests - 1),
         prices=rate * marginal,
         full=full,
         dearest=rate * float(marginal.max(initial=0.0)),
+        all_pay=all_rate >= best,
     )

@@ -14,6 +14,7 @@ from minimoe.speculative.corrections import Correction
 
 OTHERS_STEP = 16  # other tokens of a pass are rounded up to these, so that curves can be kept
 MOST_CURVES = 512
+ALL_RATE = 0.1  # at which a round that checks everything corrects what they take
 UNCORRECTED = Correction()
 
 
@@ -46,6 +47,7 @@ class StepTimes:
         self._length = max(1, *(tokens // requests - 1 for requests, tokens in drafted))
         self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._corrections: dict[tuple[bool, int], Correction] = {}
+        self._alls: dict[int, float] = {}
 
     def plain_seconds(self, requests: int) -> float:
         """A decode step of `requests` tokens and no drafting."""
@@ -60,6 +62,15 @@ class StepTimes:
         profile = self._known(requests, most, others)[0][: most + 1]
         share = np.arange(most + 1) / (requests * self._length)
         return self._correction(True, requests).seconds(profile[0], profile, share)
+
+    def all_seconds(self, requests: int) -> float:
+        """A round that checks every draft: no request's part is shorter than another's, which may
+        cost less than the same tokens in uneven parts."""
+        most = requests * self._length
+        known = self._alls.get(_bucket(requests))
+        if known is None:
+            return float(self.drafted_seconds(requests, most)[-1])
+        return known * float(self._known(requests, most, 0)[0][most])
 
     def marginal(self, requests: int, most: int, others: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """After 0, 1, 2, ... checks: the seconds of one more, `[most]`, by `marginal_seconds`; and
@@ -76,6 +87,8 @@ class StepTimes:
             profile = self._known(requests, checks, 0)[0]
             base, expected = float(profile[0]), float(profile[checks])
             share = checks / (requests * self._length)
+            if share == 1:
+                self._observe_all(requests, seconds / expected)
         else:
             base = expected = float(_on_line(requests, *self._plain))
             share = 0.0
@@ -83,6 +96,10 @@ class StepTimes:
         if key not in self._corrections:
             self._corrections[key] = copy(self._correction(drafted, requests))
         self._corrections[key].observe(base, expected, share, seconds)
+
+    def _observe_all(self, requests: int, ratio: float) -> None:
+        known = self._alls.get(_bucket(requests), ratio)
+        self._alls[_bucket(requests)] = known + ALL_RATE * (min(ratio, 3 * known) - known)
 
     def to_dict(self) -> dict:
         """For JSON: the measured points, without the corrections."""

@@ -126,6 +126,22 @@ def test_the_sure_get_more_checks_than_the_unsure():
     assert checks[0] == G and checks[1] < checks[2] < G
 
 
+def test_all_are_checked_where_uneven_parts_cost_extra():
+    """A pass with all drafts takes 3, any other one 4: the profile does not know."""
+    budget, rng = Budget(times_of(fixed=2.0, token=0.1), G), np.random.default_rng(0)
+    counts = []
+    for _ in range(400):
+        if not budget.plan(8):
+            budget.observe(False, 8, 8, 2.8)
+            continue
+        confidence = rng.beta(4, 1, (8, G))
+        checks = budget.choose(confidence, [G] * 8)
+        wins = np.minimum(np.cumprod(rng.random((8, G)) < confidence, 1).sum(1), checks)
+        counts.append(sum(checks))
+        budget.observe(True, 8, 8 + sum(checks), 3.0 if counts[-1] == 40 else 4.0, checks, wins)
+    assert np.mean(np.array(counts[-100:]) == 40) > 0.9 and min(counts[-100:]) < 40
+
+
 def test_busier_engines_check_less_per_request():
     budget = Budget(times_of(fixed=3.0, token=0.1, draft=0.0, draft_token=0.0), G)
     confidence = np.random.default_rng(0).beta(4, 1, size=(64, G))
