@@ -29,7 +29,7 @@ STOP_AFTER = 3  # looks in a row that find it worse
 TRIAL_SHARE = 0.005  # of the time, spent on trying whether drafting pays again
 TRIAL_ROWS = 8  # confidences that one trial collects
 FIRST_WAIT, LONGEST_WAIT = 8, 1000  # steps between trials; after each, twice as many
-PLAIN_TRIAL = 100  # while drafting, this often a plain step, to know what it takes now
+PLAIN_TRIAL = 200  # while drafting, this often a plain step, to know what it takes now
 CLEAR_GAIN, SELDOM = 2.0, 0.1  # where drafting is better by so much, a tenth as often
 CHECK_ALL = 64  # this often all are checked, or else not all, to know what the other way takes
 FREE = 0.05  # a check that costs less of a token is not weighed: weighing costs more
@@ -63,10 +63,7 @@ class Budget(Rule):
         self._step = 0
         self._drafting, self._worse, self._trials = True, 0, 0
         self._idle, self._patience = 0, FIRST_WAIT  # plain steps since a trial, and until the next
-        self._busy, self._plain_patience = (
-            0.0,
-            FIRST_WAIT,
-        )  # the same with drafting and plain swapped
+        self._busy, self._plain_patience = 0.0, 2 * FIRST_WAIT  # the same while drafting
         self._kept, self._promised = 0.0, 0.0
         self._promise: float | None = None  # of this step's checks
 
