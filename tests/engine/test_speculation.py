@@ -430,7 +430,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("config", "message"), BAD, ids=str)
+@pytest.mark.parametrize(("config", "message"), BAD, ids=[message for _, message in BAD])
 def test_bad_configurations(folder, config, message):
     with pytest.raises(MinimoeError, match=message):
         LLM(folder / "one", device="cpu", speculative_config=config)
