@@ -140,3 +140,51 @@ def hit_rate_for(income: float, output_share: float, prices: TokenPrices = OFF_P
 def dollars_per_million(gpu_per_hour: float, tokens_per_second: float) -> float:
     """Cost of a million tokens at a GPU's throughput."""
     return gpu_per_hour / 3600 / tokens_per_second * 1e6
+
+
+@dataclass(frozen=True)
+class DecodeStep:
+    """Time of one decode step on one GPU: fixed + weights / bandwidth + work of each request.
+
+    Defaults: V4.1-Flash's 40 layers of 384 experts of 18.8 MB (derived), 8 TB/s; `overhead` and
+    `seconds_per_request` are assumed, the latter so that a batch of `FULL_BATCH` at EP8 reaches the
+    94 % of EP64 that the post reads off DeepSeek's chart.
+    """
+
+    experts_per_gpu: float
+    expert_bytes: float = 18.8e6
+    layers: int = 40
+    bandwidth: float = 8e12
+    overhead: float = 2e-3
+    seconds_per_request: float = 230e-6
+    tokens_per_step: float = 1 + 0.75 + 0.75**2 + 0.75**3  # 3 drafts at 75 %, as in the chart
+
+    def seconds(self, requests: float) -> float:
+        """One step with `requests` per GPU."""
+        weights = self.experts_per_gpu * self.expert_bytes * self.layers / self.bandwidth
+        return self.overhead + weights + requests * self.seconds_per_request
+
+    def tokens_per_gpu(self, requests: float) -> float:
+        """Tokens a second of one GPU."""
+        return requests * self.tokens_per_step / self.seconds(requests)
+
+    def tokens_per_user(self, requests: float) -> float:
+        """Tokens a second that each user sees."""
+        return self.tokens_per_step / self.seconds(requests)
+
+    def requests_at(self, speed: float) -> float:
+        """Requests per GPU at which each user still sees `speed` tokens a second; 0 if none can."""
+        spare = self.tokens_per_step / speed - self.seconds(0)
+        return max(0.0, spare / self.seconds_per_request)
+
+
+FULL_BATCH = 256
+EP8, EP64 = DecodeStep(384 / 8), DecodeStep(384 / 64)
+
+
+def interactive_price(step: DecodeStep, speed: float, batch: float = FULL_BATCH) -> float:
+    """Cost of a token at `speed` tokens a second per user, over its cost in a full batch."""
+    requests = step.requests_at(speed)
+    if not requests:
+        return float("inf")
+    return step.tokens_per_gpu(batch) / step.tokens_per_gpu(requests)

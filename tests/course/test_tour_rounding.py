@@ -27,6 +27,7 @@ def test_float64_prints_the_same(monkeypatch):
     matplotlib.use("Agg")
     exact = minimoe.LLM("tiny-moe", device="cpu", dtype="float64")
     monkeypatch.setattr(minimoe, "LLM", lambda *args, **options: exact)
+    monkeypatch.setattr("IPython.display.display", lambda *shown: None)  # prints nothing of text
     namespace = {"__name__": "__main__"}
     for cell in code_cells(read(TOUR)):
         if has_tag(cell, IGNORED):
