@@ -54,17 +54,6 @@ def test_hit_rate_and_output_share_are_inverse(hit_rate, share):
     assert eco.output_share_for(income, hit_rate) == pytest.approx(share)
 
 
-def test_batch_and_interactive():
-    full = eco.EP8.tokens_per_gpu(256) / eco.EP64.tokens_per_gpu(256)
-    assert full == pytest.approx(0.94, abs=0.005)
-    assert eco.EP8.tokens_per_gpu(4) / eco.EP64.tokens_per_gpu(4) < 0.5
-    prices = [eco.interactive_price(eco.EP64, speed) for speed in (50, 100, 200, 400)]
-    assert prices == sorted(prices)
-    assert eco.interactive_price(eco.EP8, 200) > 1.3 * eco.interactive_price(eco.EP64, 200)
-    assert eco.interactive_price(eco.EP8, 1e5) == float("inf")
-    assert eco.EP8.tokens_per_user(eco.EP8.requests_at(80)) == pytest.approx(80)
-
-
 def test_small_formulas():
     assert eco.dollars_per_million(3.6, 1000) == pytest.approx(1.0)
     assert eco.throughput_gain_to_pay(0.4, 4) == pytest.approx(0.1)
