@@ -48,7 +48,23 @@ class Recorder:
         return graph.replay, result
 
 
-class StepGraphs:
+class Graphs:
+    """Graphs by size, captured when one is first needed.
+
+    `most` in the largest, of what the subclass counts; `capture` as in `Recorder`.
+    """
+
+    def __init__(self, most: int, capture: Callable | None = None):
+        self.sizes = [size for size in SIZES if size < most] + [most]
+        self._capture = capture or Recorder().capture
+        self._captured: dict = {}
+
+    def size_for(self, count: int) -> int:
+        """The smallest captured size that holds `count`."""
+        return next(size for size in self.sizes if size >= count)
+
+
+class StepGraphs(Graphs):
     """Graphs of the target's steps by number of tokens, captured when a size is first needed.
 
     With a drafter, a step also hands on to it what it needs of the tokens computed.
@@ -63,11 +79,9 @@ class StepGraphs:
         drafter: Drafter | None = None,
         capture: Callable | None = None,
     ):
-        """`most` tokens in the largest step; `capture` as in `Recorder`."""
+        """`most` tokens in the largest step."""
+        super().__init__(most, capture)
         self.model, self.pages, self.tables, self.drafter = model, pages, tables, drafter
-        self.sizes = [size for size in SIZES if size < most] + [most]
-        self._capture = capture or Recorder().capture
-        self._captured: dict[int, tuple[StaticStep, Callable, torch.Tensor]] = {}
 
     def fits(self, scheduled: Scheduled) -> bool:
         """The newest token of each and its drafts, not too many, and nothing watches or replaces
@@ -83,7 +97,7 @@ class StepGraphs:
         """Logits `[T, V]`; they stay valid until the next call."""
         seqs = [seq for seq, _ in scheduled]
         tokens = sum(count for _, count in scheduled)
-        size = next(size for size in self.sizes if size >= tokens)
+        size = self.size_for(tokens)
         if size not in self._captured:
             self._captured[size] = self._prepare(size, seqs)
         static, replay, logits = self._captured[size]
@@ -106,7 +120,7 @@ class StepGraphs:
         return static, *self._capture(run)
 
 
-class DraftGraphs:
+class DraftGraphs(Graphs):
     """Graphs of DSpark's drafts, backbone and draws together, by number of requests and by what
     the draws need."""
 
@@ -118,16 +132,13 @@ class DraftGraphs:
         capture: Callable | None = None,
     ):
         """`most` requests at once."""
+        super().__init__(most, capture)
         self.drafter, self.tables = drafter, tables
-        self.sizes = [size for size in SIZES if size < most] + [most]
-        self._capture = capture or Recorder().capture
-        self._captured: dict[tuple[int, frozenset[int], int], tuple] = {}
 
     @torch.inference_mode()
     def propose(self, seqs: list[Sequence]) -> Draft:
         """As `Drafter.propose`; the guesses come to the host in one transfer, q stays."""
-        size = next(n for n in self.sizes if n >= len(seqs))
-        key = size, kind_of(seqs), self.drafter.places
+        key = self.size_for(len(seqs)), kind_of(seqs), self.drafter.places
         if key not in self._captured:
             self._captured[key] = self._prepare(*key, seqs)
         static, chances, replay, (packed, q) = self._captured[key]
@@ -159,7 +170,7 @@ class DraftGraphs:
         chances.fill(seqs)
 
 
-class CheckGraphs:
+class CheckGraphs(Graphs):
     """Graphs of what follows the check of drafts: which stay, and the token after them."""
 
     def __init__(
@@ -171,16 +182,14 @@ class CheckGraphs:
         capture: Callable | None = None,
     ):
         """`length` G of the drafts, `most` requests at once."""
+        super().__init__(most, capture)
         self.length, self.vocab, self.device = length, vocab, device
-        self.sizes = [size for size in SIZES if size < most] + [most]
-        self._capture = capture or Recorder().capture
-        self._captured: dict[tuple[int, frozenset[int]], tuple] = {}
 
     @torch.inference_mode()
     def run(self, logits: torch.Tensor, seqs: list[Sequence], q, rows: list[int]):
         """What a step gives each request, from its `logits [T, V]`; drafts of free requests were
         drawn from `q [., G, V]`, in which request b has row `rows[b]`."""
-        key = next(n for n in self.sizes if n >= len(seqs)), kind_of(seqs), logits.dtype
+        key = self.size_for(len(seqs)), kind_of(seqs), logits.dtype
         if key not in self._captured:
             static = StaticCheck(*key, self.length, self.vocab, self.device)
             static.fill(seqs, logits, q, rows)

@@ -72,11 +72,6 @@ class Sequence:
         return len(self.tokens) - self.num_computed
 
     @property
-    def draws_freely(self) -> bool:
-        """Its tokens are drawn, and no seed of the user says which they must be."""
-        return not self.params.greedy and self.params.seed is None
-
-    @property
     def output_ids(self) -> list[int]:
         """The tokens made so far, without the prompt."""
         return self.tokens[len(self.prompt_ids) :]

@@ -19,6 +19,7 @@ from minimoe.engine.scheduler import Scheduled, Scheduler
 from minimoe.engine.sequence import Sequence
 from minimoe.engine.step_profile import profile_steps
 from minimoe.speculative.acceptance import Block, check_block, matching
+from minimoe.speculative.chances import FREE, way
 from minimoe.speculative.drafter import Draft, Drafter
 from minimoe.speculative.step_times import StepTimes
 
@@ -172,7 +173,7 @@ class Speculation:
         """Requests whose drafts were drawn by chance, and not by the noise of a seed."""
         if self._no_q():
             return []
-        return [i for i, seq in enumerate(seqs) if seq.draft and seq.draws_freely]
+        return [i for i, seq in enumerate(seqs) if seq.draft and way(seq.params) == FREE]
 
     def _sample(self, logits, seqs: list[Sequence], counts: list[int]) -> torch.Tensor:
         """The plain engine's token at every row."""

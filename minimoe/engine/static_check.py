@@ -11,7 +11,7 @@ from minimoe.ops.sampling import (
     uniform_noise,
 )
 from minimoe.speculative.acceptance import ACCEPT, Block
-from minimoe.speculative.chances import FILTERS, FREE, GREEDY, SEEDED, way
+from minimoe.speculative.chances import FILTERS, FREE, GREEDY, SEEDED, StaticRows, way
 
 
 class StaticCheck:
@@ -27,12 +27,12 @@ class StaticCheck:
         device: torch.device,
     ):
         self.size, self.kind, self.length, self.vocab = size, kind, length, vocab
-        pin, G = device.type == "cuda", length
+        G = length
         # Rows: rule, seed, position, count, row of q; then rows of logits; then drafts.
         self._logit_rows, self._drafts = slice(5, 6 + G), slice(6 + G, 6 + 2 * G)
-        self._whole = torch.zeros(6 + 2 * G, size, dtype=torch.long, pin_memory=pin)
-        self._real = torch.zeros(4, size, dtype=torch.float32, pin_memory=pin)
-        self.whole, self.real = self._whole.to(device), self._real.to(device)
+        self._whole = StaticRows(6 + 2 * G, size, torch.long, device)
+        self._real = StaticRows(4, size, torch.float32, device)
+        self.whole, self.real = self._whole.values, self._real.values
         self.logits = torch.zeros(size * (G + 1), vocab, dtype=dtype, device=device)
         wide = torch.promote_types(dtype, torch.float32)
         self.q = torch.zeros(size, G, vocab, dtype=wide, device=device) if FREE in kind else None
@@ -49,11 +49,8 @@ class StaticCheck:
             whole.append([rule, seq.seed, len(seq.tokens), count, q_row, *rows, *draft])
             real.append((seq.params.temperature, *filters_of(seq.params, self.vocab)))
             start += 1 + count
-        for buffer, own in ((self._whole, whole), (self._real, real)):
-            own += own[:1] * (self.size - len(own))
-            buffer.copy_(torch.tensor(own, dtype=buffer.dtype).T)
-        self.whole.copy_(self._whole, non_blocking=True)
-        self.real.copy_(self._real, non_blocking=True)
+        self._whole.fill(whole)
+        self._real.fill(real)
         torch.index_select(logits, 0, self.whole[self._logit_rows].T.flatten(), out=self.logits)
         if self.q is not None and q is not None:
             self.q[:, : q.shape[1]] = q.index_select(0, self.whole[4])

@@ -76,6 +76,21 @@ class Chances:
         return ids
 
 
+class StaticRows:
+    """`width` numbers of each of B requests, `values [width, B]`, at a fixed address."""
+
+    def __init__(self, width: int, requests: int, dtype: torch.dtype, device: torch.device):
+        pin = device.type == "cuda"
+        self._host = torch.zeros(width, requests, dtype=dtype, pin_memory=pin)
+        self.values = self._host.to(device)
+
+    def fill(self, rows: list) -> None:
+        """One row of numbers a request; requests beyond those given repeat the first."""
+        rows = rows + rows[:1] * (self._host.shape[1] - len(rows))
+        self._host.copy_(torch.tensor(rows, dtype=self._host.dtype).T)
+        self.values.copy_(self._host, non_blocking=True)
+
+
 class StaticChances:
     """The same for B requests in buffers at fixed addresses, for a CUDA graph.
 
@@ -86,10 +101,9 @@ class StaticChances:
         self, kind: frozenset[int], requests: int, length: int, vocab: int, device: torch.device
     ):
         self.kind, self.length, self.vocab = kind, length, vocab
-        pin = device.type == "cuda"
-        self._whole = torch.zeros(4, requests, dtype=torch.long, pin_memory=pin)
-        self._real = torch.zeros(4, requests, dtype=torch.float32, pin_memory=pin)
-        self.whole, self.real = self._whole.to(device), self._real.to(device)
+        self._whole = StaticRows(4, requests, torch.long, device)
+        self._real = StaticRows(4, requests, torch.float32, device)
+        self.whole, self.real = self._whole.values, self._real.values
         self.q: list[torch.Tensor] = []
 
     def fill(self, seqs: list) -> None:
@@ -100,11 +114,8 @@ class StaticChances:
         for seq in seqs:
             whole.append((way(seq.params), seq.seed, len(seq.tokens), fresh_position(seq)))
             real.append((seq.params.temperature, *filters_of(seq.params, self.vocab)))
-        for buffer, rows in ((self._whole, whole), (self._real, real)):
-            rows += rows[:1] * (buffer.shape[1] - len(rows))
-            buffer.copy_(torch.tensor(rows, dtype=buffer.dtype).T)
-        self.whole.copy_(self._whole, non_blocking=True)
-        self.real.copy_(self._real, non_blocking=True)
+        self._whole.fill(whole)
+        self._real.fill(real)
 
     def begin(self) -> None:
         """First of what a graph records: the noise of all places."""
