@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from minimoe.bench.timing import about
+from minimoe.bench.timing import about, device_name
 from minimoe.errors import MinimoeError
 from minimoe.parallel import layer
 from minimoe.parallel.placement import in_order
@@ -44,17 +44,13 @@ def main(args) -> dict:
         ranks.call(send, sizes[-1], 3)  # connect
         messages = [message_row(ranks, size) for size in sizes]
         layers = [row for name in SLICES for row in layer_rows(ranks, name, tokens, cuda)]
-    result = {**about(_name(args.device)), "ranks": args.ranks}
+    result = {**about(device_name(args.device)), "ranks": args.ranks}
     result |= {"messages": messages, "layers": layers}
     if args.requests:
         result["outputs_equal"] = outputs_equal(args.ranks, args.device, args.requests)
     if args.save:
         Path(args.save).write_text(json.dumps(result, indent=1) + "\n")
     return result
-
-
-def _name(device: str) -> str:
-    return torch.cuda.get_device_name() if device.startswith("cuda") else device
 
 
 @torch.inference_mode()

@@ -14,6 +14,7 @@ import numpy as np
 
 from minimoe.bench.serving_clock import GroupClock
 from minimoe.bench.serving_sim import OneEngine, Recording, Replay, Result, simulate
+from minimoe.bench.speculative import saved_rows
 from minimoe.config import REPO
 from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.budget import Budget
@@ -28,7 +29,7 @@ POST = {16: (-1.5, -1.5), 60: (4.0, 7.0), 96: (11.0, 11.0)}
 # Adaptive over fixed 7, percent, by requests (vLLM pull request 52362: DeepSeek-V4 on ROCm).
 VLLM = {4: -7.0, 8: -8.3, 16: -4.7, 32: -5.4, 64: 6.4, 128: 18.0, 256: 69.7}
 HEAD = "   load  gain over fixed 5, %  with deciding  over none  checks  tok/pass"
-DRAFTER, MEASURED = REPO / "data" / "tiny-moe-dspark", REPO / "data" / "measured"
+DRAFTER = REPO / "data" / "tiny-moe-dspark"
 # Code, story, chat, json in these parts make the accepted length that was reported for V4.1-Flash
 # with 5 drafts, 3.51 (InferenceX); in equal parts our drafter's is higher.
 MIXES = {"equal": (1, 1, 1, 1), "3.5 a pass": (5, 1, 1, 1)}
@@ -121,17 +122,14 @@ def saved_times(name: str = "h200-speculative", temperature: int = 1) -> StepTim
     Seconds of a step are its tokens over the measured tokens per second. The tokens of a step with
     k checks of each request are those of the recorded passes, whose domains are mixed alike.
     """
-    record = json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
     passes, _ = drafter_passes(temperature)
     shares = [passes.accepted[passes.domain == kind] for kind in range(len(passes.domains))]
     gained = [sum(np.minimum(own, k).mean() for own in shares) / len(shares) for k in range(G + 1)]
     plain, drafted = {}, {}
-    for row in record["rows"]:
-        if row["temperature"] == temperature:
-            load = row["load"]
-            plain[load] = load / row["none_tok_s"]
-            for k, speed in enumerate(row["fixed_tok_s_by_length"], start=1):
-                drafted[load, load * (1 + k)] = load * (1 + gained[k]) / speed
+    for load, row in saved_rows(temperature, name).items():
+        plain[load] = load / row["none_tok_s"]
+        for k, speed in enumerate(row["fixed_tok_s_by_length"], start=1):
+            drafted[load, load * (1 + k)] = load * (1 + gained[k]) / speed
     return StepTimes(plain, drafted)
 
 

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from minimoe.speculative.calibrate import Passes
-from minimoe.speculative.calibration import Weights, sigmoid
+from minimoe.speculative.calibration import Weights
 from minimoe.speculative.rules import Rule
 from minimoe.speculative.step_times import StepTimes
 
@@ -22,9 +22,7 @@ class Recording:
 
     def __init__(self, passes: Passes, weights: Weights):
         order = np.argsort(passes.domain, kind="stable")
-        head, of_odds, shift = np.array(weights).T
-        sums = head * passes.logits + of_odds * passes.odds + shift
-        self.confidence = sigmoid(sums)[order]  # [n, G]
+        self.confidence = passes.confidences(weights)[order]  # [n, G]
         self.accepted = passes.accepted[order]
         kinds, self.first, self.count = np.unique(
             passes.domain[order], return_index=True, return_counts=True

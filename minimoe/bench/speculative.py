@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from statistics import median
 
 from minimoe.bench.bootstrap import lower_bound
+from minimoe.config import REPO
 from minimoe.errors import MinimoeError
 
 
@@ -37,7 +38,7 @@ def main(args) -> dict:
     import torch
 
     from minimoe.bench.contest import Contest, Settings
-    from minimoe.bench.timing import about
+    from minimoe.bench.timing import about, device_name
 
     torch.set_num_threads(args.threads)
     given = {field.name: getattr(args, field.name) for field in fields(Settings)
@@ -49,9 +50,9 @@ def main(args) -> dict:
         for load in args.load:
             rows.append(row(load, temperature, contest.run(load, temperature)))
             print(json.dumps(rows[-1]), file=sys.stderr)  # should a later load fail
-    device = torch.cuda.get_device_name() if args.device.startswith("cuda") else "cpu"
     how = {**asdict(settings), "threads": args.threads}
-    return {"rows": rows, "settings": how, "step_times": contest.step_times(), **about(device)}
+    return {"rows": rows, "settings": how, "step_times": contest.step_times(),
+            **about(device_name(args.device))}  # fmt: skip
 
 
 def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
@@ -87,6 +88,12 @@ def row(load: int, temperature: float, turns: dict[str, list]) -> dict:
         ratios = [a / b for a, b in zip(speed["scheduled"], speed[other], strict=True)]
         out |= {f"ratio_to_{name}": median(ratios), f"lower_to_{name}": lower_bound(ratios)}
     return out
+
+
+def saved_rows(temperature: float, name: str = "h200-speculative") -> dict[int, dict]:
+    """Rows that this bench saved in `data/measured/`, by load."""
+    record = json.loads((REPO / "data" / "measured" / f"{name}.json").read_text(encoding="utf-8"))
+    return {row["load"]: row for row in record["rows"] if row["temperature"] == temperature}
 
 
 def _mean(turns: list, part: str, whole: str) -> float:

@@ -4,7 +4,6 @@ Recorded passes are those of the shipped drafter on held-out prompts (`data/tiny
 half that its calibration was not fitted to; so counts and tables are the same on every machine.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ import numpy as np
 from minimoe import SamplingParams
 from minimoe.bench.prompts import domain_prompts, mixed_prompts
 from minimoe.bench.serving_model import DRAFTER, drafter_passes
-from minimoe.config import REPO
+from minimoe.bench.speculative import saved_rows
 from minimoe.speculative.admission import survival
 from minimoe.speculative.calibrate import Passes, load_passes
 from minimoe.speculative.calibration import Weights
@@ -73,8 +72,7 @@ class Batch:
 def batch(requests: int = 8, temperature: int = 1, seed: int = 0) -> Batch:
     """Recorded passes, the domains in turn."""
     passes, weights = recorded(temperature)
-    a = passes.survivals(weights)
-    confidence = a / np.concatenate([np.ones((len(a), 1)), a[:, :-1]], axis=1)
+    confidence = passes.confidences(weights)
     rng = np.random.default_rng(seed)
     kinds = [i % len(passes.domains) for i in range(requests)]
     rows = [rng.choice(np.flatnonzero(passes.domain == kind)) for kind in kinds]
@@ -154,11 +152,8 @@ def checked_by_domain(llm, new_tokens: int = 32) -> dict[str, tuple[float, float
 
 def saved_speeds(temperature: float, name: str = "h200-speculative") -> dict[int, dict]:
     """Rows of `bench speculative` in `data/measured/`, as `speed_table` takes them."""
-    record = json.loads((REPO / "data" / "measured" / f"{name}.json").read_text(encoding="utf-8"))
-    names = {"none": "none", "fixed": "fixed 5", "threshold": "threshold"}
-    names["scheduled"] = "scheduled"
+    ways = {"none": "none", "fixed": "fixed 5", "threshold": "threshold", "scheduled": "scheduled"}
     return {
-        row["load"]: {way: row[f"{key}_tok_s"] for key, way in names.items()}
-        for row in record["rows"]
-        if row["temperature"] == temperature
+        load: {way: row[f"{key}_tok_s"] for key, way in ways.items()}
+        for load, row in saved_rows(temperature, name).items()
     }

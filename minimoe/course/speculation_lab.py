@@ -12,13 +12,14 @@ import torch
 
 from minimoe import LLM, SamplingParams
 from minimoe.bench.prompts import domain_prompts
+from minimoe.bench.speculative import saved_rows
 from minimoe.config import SHIPPED
 from minimoe.course.routing import follow
 from minimoe.model.transformer import Transformer
 from minimoe.speculative.acceptance import overlap, overlap_of_match
 from minimoe.speculative.dspark import DSpark, hidden_and_taps
 
-DRAFTER, MEASURED = SHIPPED / "tiny-moe-dspark", SHIPPED / "measured"
+DRAFTER = SHIPPED / "tiny-moe-dspark"
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,7 @@ def training_record() -> dict:
 
 def saved_speeds(temperature: float) -> dict[int, dict]:
     """Rows of `bench speculative` on an H200, by requests at once."""
-    record = json.loads((MEASURED / "h200-speculative.json").read_text(encoding="utf-8"))
-    rows = [row for row in record["rows"] if row["temperature"] == temperature]
-    return {row["load"]: row for row in rows}
+    return saved_rows(temperature)
 
 
 def acceptance(record: dict, drafter: str = "main", temperature: int = 1) -> dict[str, list]:

@@ -16,6 +16,7 @@ import numpy as np
 from minimoe.errors import MinimoeError
 from minimoe.speculative.calibration import Calibration, Weights
 from minimoe.speculative.calibration_fit import (
+    confidences,
     errors,
     fit,
     fit_temperatures,
@@ -51,6 +52,10 @@ class Passes:
         """Of even and of odd prompts."""
         odd = self.prompt % 2 == 1
         return self.where(~odd), self.where(odd)
+
+    def confidences(self, weights: Weights) -> np.ndarray:
+        """Of each draft, given those before it, as these weights have it: `[n, G]`."""
+        return confidences(weights, self.logits, self.odds)
 
     def survivals(self, weights: Weights) -> np.ndarray:
         """Of each draft, as these weights have it: `[n, G]`."""

@@ -70,13 +70,18 @@ def temperatures_only(temperatures: Sequence[float]) -> Weights:
     return tuple((1.0 / t, 0.0, 0.0) for t in temperatures)
 
 
-def survivals(weights: Weights, logits: np.ndarray, odds: np.ndarray | None = None) -> np.ndarray:
-    """Running products of the calibrated confidences, `[n, G]`."""
+def confidences(weights: Weights, logits: np.ndarray, odds: np.ndarray | None = None) -> np.ndarray:
+    """Calibrated confidences from the head's `logits [n, G]` and the `odds [n, G]`: `[n, G]`."""
     head, of_odds, shift = np.array(weights).T
     total = head * logits + shift
     if odds is not None:
         total = total + of_odds * odds
-    return sigmoid(total).cumprod(axis=1)
+    return sigmoid(total)
+
+
+def survivals(weights: Weights, logits: np.ndarray, odds: np.ndarray | None = None) -> np.ndarray:
+    """Running products of the calibrated confidences, `[n, G]`."""
+    return confidences(weights, logits, odds).cumprod(axis=1)
 
 
 def errors(said: np.ndarray, accepted: np.ndarray) -> list[float]:

@@ -1,13 +1,10 @@
 """The serving model: its clocks and its replay, and that rules meet the confidences they should."""
 
-import json
-
 import numpy as np
 import pytest
 
 from minimoe.bench.serving_clock import GroupClock
 from minimoe.bench.serving_model import (
-    MEASURED,
     MIXES,
     compare,
     engine_rows,
@@ -15,6 +12,7 @@ from minimoe.bench.serving_model import (
     saved_times,
 )
 from minimoe.bench.serving_sim import OneEngine, Recording, Replay, simulate
+from minimoe.bench.speculative import saved_rows
 from minimoe.perf.step_cost import ep8, ep64
 from minimoe.speculative.calibrate import Passes
 from minimoe.speculative.calibration_fit import plain
@@ -133,8 +131,7 @@ def test_mixes_name_all_four_domains():
 
 def test_step_times_behind_saved_rows_give_their_speeds_again():
     times = saved_times()
-    rows = json.loads((MEASURED / "h200-speculative.json").read_text())["rows"]
-    row = next(row for row in rows if row["load"] == 16)
+    row = saved_rows(temperature=1)[16]
     assert 16 / times.plain_seconds(16) == pytest.approx(row["none_tok_s"], rel=0.2)  # made to rise
     again = engine_rows(times, loads=(16,), steps=200)[0]
     assert again["tok_s"]["fixed 5"] == pytest.approx(row["fixed_tok_s"], rel=0.05)
