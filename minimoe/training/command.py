@@ -1,6 +1,7 @@
 """`python -m minimoe train`. What is slow to import is imported when the verb runs."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 from minimoe.config import SHIPPED, ModelConfig
@@ -46,10 +47,11 @@ def main(args) -> dict:
     corpus = load_corpus(args.corpus) if args.corpus else build_corpus(tokenizer, "small")
     _copy_tokenizer(Path(args.tokenizer), out)
     config = ModelConfig.tiny(vocab_size=tokenizer.vocab_size)
-    with ProgressBar(recipe) as bar:
+    total = recipe.steps or round(60 * recipe.minutes)
+    with ProgressBar(total, "step" if recipe.steps else "s") as bar:
         record = train(config, corpus, recipe, out, device,
                        compile=device == "cuda" and not args.no_compile,
-                       state=args.state, report=bar.report)  # fmt: skip
+                       state=args.state, report=partial(_report, bar))  # fmt: skip
     record = {"command": _command(args), "corpus": _corpus_summary(corpus), **record}
     write_record(record, out)
     return {"out": str(out), **record}
@@ -69,14 +71,11 @@ def render(result: dict) -> str:
 
 
 class ProgressBar:
-    """A tqdm bar on stderr over the share of training done, with the loss beside it."""
+    """A tqdm bar on stderr over the share of training done, with numbers by domain beside it."""
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, total: int, unit: str):
         from tqdm import tqdm
 
-        self.recipe = recipe
-        unit = "step" if recipe.steps else "s"
-        total = recipe.steps or round(60 * recipe.minutes)
         self.bar = tqdm(total=total, unit=unit, desc="training")
 
     def __enter__(self) -> "ProgressBar":
@@ -85,13 +84,16 @@ class ProgressBar:
     def __exit__(self, *_) -> None:
         self.bar.close()
 
-    def report(self, trainer, history) -> None:
-        """Show how far the training is, and its latest held-out losses."""
-        self.bar.n = round(trainer.progress * self.bar.total)
-        if history.curve:
-            losses = history.curve[-1]["held_out"]
-            self.bar.set_postfix({n: f"{x:.2f}" for n, x in losses.items()}, refresh=False)
+    def show(self, progress: float, numbers: dict[str, float]) -> None:
+        """The share of training done, 0 to 1, and the latest measurement of each domain."""
+        self.bar.n = round(progress * self.bar.total)
+        self.bar.set_postfix({n: f"{x:.2f}" for n, x in numbers.items()}, refresh=False)
         self.bar.update(0)
+
+
+def _report(bar, trainer, history) -> None:
+    """After each step: the latest held-out losses."""
+    bar.show(trainer.progress, history.curve[-1]["held_out"] if history.curve else {})
 
 
 def pick_device(device: str | None) -> str:

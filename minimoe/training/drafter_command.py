@@ -1,6 +1,7 @@
 """`python -m minimoe train-drafter`. What is slow to import is imported when the verb runs."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from minimoe.errors import MinimoeError
@@ -35,8 +36,9 @@ def main(args) -> dict:
 
     from minimoe.checkpoint import load_checkpoint
     from minimoe.speculative.dspark_config import DSparkConfig
-    from minimoe.training.command import pick_device
-    from minimoe.training.train_drafter import MAIN, DrafterRun, ablations, write_record
+    from minimoe.training.command import ProgressBar, pick_device
+    from minimoe.training.history import write_record
+    from minimoe.training.train_drafter import MAIN, DrafterRun, ablations
 
     device = pick_device(args.device)
     recipe, out = _recipe(args, device), Path(args.out)
@@ -52,8 +54,8 @@ def main(args) -> dict:
             f"--length {recipe.length} exceeds the model's {model.config.max_position_embeddings} "
             "positions: lower it"
         )
-    with ProgressBar(recipe) as bar:
-        record = DrafterRun(model, configs, corpus, recipe, out, bar.report).train()
+    with ProgressBar(round(60 * recipe.minutes), "s") as bar:
+        record = DrafterRun(model, configs, corpus, recipe, out, partial(_report, bar)).train()
     record = {"command": _command(args), **record}
     write_record(record, out)
     return {"out": str(out), **record}
@@ -75,27 +77,10 @@ def render(result: dict) -> str:
     return "\n".join(lines)
 
 
-class ProgressBar:
-    """A tqdm bar on stderr over the share of training done."""
-
-    def __init__(self, recipe: DrafterRecipe):
-        from tqdm import tqdm
-
-        self.bar = tqdm(total=round(60 * recipe.minutes), unit="s", desc="training")
-
-    def __enter__(self) -> "ProgressBar":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.bar.close()
-
-    def report(self, run) -> None:
-        """Called after each step."""
-        self.bar.n = round(run.trainer.progress * self.bar.total)
-        if run.curve:
-            by_domain = next(iter(run.curve[-1]["drafters"].values()))["expected_length"]
-            self.bar.set_postfix({n: f"{x:.2f}" for n, x in by_domain.items()}, refresh=False)
-        self.bar.update(0)
+def _report(bar, run) -> None:
+    """After each step: the expected lengths of the main drafter."""
+    lengths = run.curve and next(iter(run.curve[-1]["drafters"].values()))["expected_length"]
+    bar.show(run.trainer.progress, lengths or {})
 
 
 def _recipe(args, device: str) -> DrafterRecipe:

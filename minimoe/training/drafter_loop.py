@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from minimoe.engine.admission import BLOCK_SIZE
 from minimoe.model.serving import ServingModel
 from minimoe.speculative.calibration import best_odds
 from minimoe.speculative.serving_dspark import ServingDSpark
-from minimoe.training.drafter_rows import BLOCK_SIZE, PagedRows
+from minimoe.training.drafter_rows import PagedRows
 
 
 @dataclass

@@ -6,11 +6,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from minimoe.engine.admission import BLOCK_SIZE
 from minimoe.engine.cuda_graphs import Recorder
 from minimoe.model.serving import ServingModel
 from minimoe.model.step import ShortGroup, Step
-
-BLOCK_SIZE = 16
 
 
 class PagedRows:

@@ -1,6 +1,5 @@
 """Train a DSpark drafter for a target, and ablations beside it: text, training, measurement."""
 
-import json
 import platform
 import time
 from dataclasses import asdict
@@ -26,7 +25,7 @@ from minimoe.training.drafter_evaluate import (
 from minimoe.training.drafter_recipe import DrafterRecipe
 from minimoe.training.drafter_text import DrafterBatches, prompt_rows, target_text
 from minimoe.training.drafter_trainer import DrafterTrainer
-from minimoe.training.history import device_name
+from minimoe.training.history import device_name, write_record
 
 POINTS = 12  # on the curve
 WRITING_ROWS = {"cuda": 2048, "cpu": 32}  # sequences that the target writes at once
@@ -179,8 +178,3 @@ class DrafterRun:
 def count_parameters(dspark: DSpark) -> int:
     """Of the drafter alone, without the target's embedding and head."""
     return sum(parameter.numel() for parameter in dspark.parameters())
-
-
-def write_record(record: dict, out: Path) -> None:
-    """Write `training.json`."""
-    (out / "training.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
