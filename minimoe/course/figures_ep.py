@@ -8,7 +8,6 @@ from matplotlib.ticker import FuncFormatter
 
 from minimoe.course import style
 from minimoe.perf import calibration, step_cost
-from minimoe.perf.availability import Failures
 from minimoe.perf.chips import CHIPS
 from minimoe.perf.exchange import rdma, scale_up
 from minimoe.perf.step_cost import Decode, Served, ep8, ep64
@@ -79,28 +78,8 @@ def chart_text(both: dict[str, Decode], requests=MARKED) -> str:
     return "\n".join(lines)
 
 
-def where_time_goes(requests=(16, 256), **where) -> None:
-    """A step's parts as stacked bars, EP8 beside EP64."""
-    both = instances(**where)
-    _, axes = style.new_figure(7.5, 3.6)
-    names = [f"{name}\n{n} a GPU" for n in requests for name in both]
-    stacks = [instance.parts(n) for n in requests for instance in both.values()]
-    base = np.zeros(len(stacks))
-    for part, colour, hatch in zip(
-        PARTS, style.SERIES, ("", "//", "", "..", "", "xx"), strict=False
-    ):
-        height = np.array([stack.get(part, 0.0) * 1e3 for stack in stacks])
-        axes.bar(names, height, 0.6, base, label=part, color=colour, hatch=hatch, edgecolor="white")
-        base += height
-    axes.set_ylabel("one step, ms")
-    axes.grid(False, axis="x")
-    axes.legend(loc="upper left", ncols=2, fontsize=10)
-    style.source_label(axes, "derived")
-    plt.show()
-
-
 def parts_table(requests=(16, 256), **where) -> str:
-    """The same as text, milliseconds."""
+    """A step's parts, EP8 beside EP64, milliseconds."""
     lines = [f"{'ms':<14}" + "".join(f"{part:>10}" for part in PARTS) + f"{'step':>10}"]
     for n in requests:
         for name, instance in instances(**where).items():
@@ -192,27 +171,6 @@ def price_table(speeds=(25, 50, 100, 150, 200, 250), **where) -> str:
     return "\n".join(lines)
 
 
-def model_check() -> None:
-    """Predicted over measured time of every H200 row, each held back in turn from the fit."""
-    _, axes = style.new_figure(7.5, 3.6)
-    for kind in calibration.FILES:
-        rows = [
-            row
-            for held in calibration.splits(kind)["each in turn"]
-            for row in calibration.predict(kind, held)
-            if row.held
-        ]
-        took = [row.measured * 1e6 for row in rows]
-        axes.plot(took, [row.predicted / row.measured for row in rows], linestyle="", label=kind)
-    for bound in (0.8, 1.2):
-        axes.axhline(bound, color=style.GREY, linewidth=1, marker="", linestyle=":")
-    axes.set(xscale="log", xlabel="measured, us", ylabel="predicted / measured", ylim=(0.5, 1.5))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    axes.legend()
-    style.source_label(axes, "measured on H200; predictions derived")
-    plt.show()
-
-
 def model_check_table() -> str:
     """Largest errors of the fits: of rows shown to them and of rows held back."""
     lines = ["largest error of a predicted time, in any row"]
@@ -243,8 +201,3 @@ def expert_error(error: float, requests: int) -> str:
         for name, one in ways.items()
     ]
     return f"EP8 / EP64 with expert kernels {error:.0%} slower: " + ", ".join(found)
-
-
-def availability_table(days_between_failures: float = 83.0, repair_hours: float = 12.0) -> str:
-    """Groups of 8 and 64 when a node fails every so many days; both numbers assumed."""
-    return Failures(1 / (24 * days_between_failures), repair_hours).table()

@@ -31,10 +31,8 @@ def test_chart_where_no_request_fits(capsys):
 
 
 def test_other_figures_draw():
-    figures.where_time_goes()
     figures.ratio_by_batch()
     figures.price_of_speed()
-    figures.model_check()
 
 
 def test_parts_add_up_to_the_step():
@@ -55,7 +53,7 @@ def test_price_table_has_a_dash_where_it_is_too_fast():
     assert narrow.split()[-1] == "-" and float(wide.split()[1]) < float(narrow.split()[1])
 
 
-def test_texts_of_the_model_and_of_groups():
+def test_texts_of_the_model():
     assert figures.model_check_table().count("%") == 7
     ratios = [
         float(part.split()[0])
@@ -63,4 +61,3 @@ def test_texts_of_the_model_and_of_groups():
     ]
     both, narrow, wide = ratios
     assert narrow < both < wide
-    assert len(figures.availability_table().splitlines()) == 3

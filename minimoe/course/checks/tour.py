@@ -197,16 +197,17 @@ class Active(Check):
         )
 
 
-def body_end_naive(text):
+def body_end_naive(text, inside=" \t\n", blank=None):
     """Where a function's body ends in `text`, or -1 while it may still go on.
 
-    The first line belongs to the body. Each later line that is indented or empty does
-    too; the first that does not ends it, and blank lines before that are not part of the body.
+    The first line belongs to the body. Each later line that is indented or empty (it begins with
+    one of `inside`) does too; the first that does not ends it, and blank lines before that (made
+    of `blank`, by default all white space) are not part of the body.
     """
     start = text.find("\n") + 1
     while 0 < start < len(text):
-        if text[start] not in " \t\n":
-            return len(text[:start].rstrip())
+        if text[start] not in inside:
+            return len(text[:start].rstrip(blank))
         start = text.find("\n", start) + 1
     return -1
 
@@ -228,22 +229,12 @@ def _keeps_blank_lines(text):
 
 def _takes_only_spaces(text):
     """A tab at the start of a line does not count as indented."""
-    start = text.find("\n") + 1
-    while 0 < start < len(text):
-        if text[start] not in " \n":
-            return len(text[:start].rstrip())
-        start = text.find("\n", start) + 1
-    return -1
+    return body_end_naive(text, inside=" \n")
 
 
 def _keeps_lines_of_spaces(text):
     """Drops empty lines at the end, but not lines that hold only blank space."""
-    start = text.find("\n") + 1
-    while 0 < start < len(text):
-        if text[start] not in " \t\n":
-            return len(text[:start].rstrip("\n"))
-        start = text.find("\n", start) + 1
-    return -1
+    return body_end_naive(text, blank="\n")
 
 
 def _ends_at_a_line_of_spaces(text):
