@@ -126,19 +126,6 @@ def table_engine(table, drafter, rule=None, **limits) -> Engine:
     return engine
 
 
-def run_all(engine, prompts, params) -> list:
-    """All prompts; finished outputs in order."""
-    params = params if isinstance(params, list) else [params] * len(prompts)
-    for i, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-        engine.add_request(str(i), prompt, one)
-    done = {}
-    while engine.has_unfinished_requests():
-        done |= {out.request_id: out for out in engine.step() if out.finished}
-        engine.pool.check()
-    assert engine.pool.num_free == engine.pool.num_blocks
-    return [done[str(i)] for i in range(len(prompts))]
-
-
 def exact_law(next_logits, prompt: list[int], vocab: int, params: SamplingParams, length: int):
     """P of each continuation of `length` tokens, `[V ** length]`; `next_logits(ids)` is `[V]`."""
     law = []

@@ -10,30 +10,12 @@ import time
 
 import pytest
 import torch
+from engine_runs import assert_idle, run_all
 
 from minimoe.engine.params import SamplingParams
 from minimoe.errors import MinimoeError
 
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
-
-
-def run(engine, prompts, params) -> list:
-    """All prompts at once; outputs in order."""
-    params = params if isinstance(params, list) else [params] * len(prompts)
-    for i, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-        engine.add_request(str(i), prompt, one)
-    done = {}
-    while engine.has_unfinished_requests():
-        done |= {out.request_id: out for out in engine.step() if out.finished}
-        engine.pool.check()
-    assert_idle(engine)
-    return [done[str(i)] for i in range(len(prompts))]
-
-
-def assert_idle(engine) -> None:
-    engine.pool.check()
-    assert engine.pool.num_free == engine.pool.num_blocks
-    assert not engine.has_unfinished_requests()
 
 
 def prompts_of(lengths: list[int]) -> list[list[int]]:
@@ -67,7 +49,7 @@ def textbook_greedy(model, prompt: list[int], count: int) -> list[int]:
 )
 def test_greedy_tokens_equal_the_textbook(make_engine, serving_model, limits):
     prompts = prompts_of(LENGTHS)
-    outputs = run(make_engine(**limits), prompts, SamplingParams(max_tokens=12, **GREEDY))
+    outputs = run_all(make_engine(**limits), prompts, SamplingParams(max_tokens=12, **GREEDY))
     for prompt, output in zip(prompts, outputs, strict=True):
         expected = textbook_greedy(serving_model.textbook, prompt, 12)
         assert output.outputs[0].token_ids == expected
@@ -82,17 +64,17 @@ def test_seeded_requests_do_not_depend_on_their_company(make_engine):
         SamplingParams(max_tokens=12, temperature=0.5 + i / 4, seed=i, top_p=0.95, ignore_eos=True)
         for i in range(len(prompts))
     ]
-    together = run(make_engine(), prompts, params)
-    squeezed = run(make_engine(num_blocks=9, max_num_batched_tokens=5), prompts, params)
+    together = run_all(make_engine(), prompts, params)
+    squeezed = run_all(make_engine(num_blocks=9, max_num_batched_tokens=5), prompts, params)
     for i, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-        alone = run(make_engine(), [prompt], one)[0].outputs[0].token_ids
+        alone = run_all(make_engine(), [prompt], one)[0].outputs[0].token_ids
         assert together[i].outputs[0].token_ids == alone == squeezed[i].outputs[0].token_ids
 
 
 def test_requests_without_seed_follow_the_engine_seed(make_engine):
     prompts, params = prompts_of([4, 4]), SamplingParams(max_tokens=20, ignore_eos=True)
     texts = [
-        [out.outputs[0].token_ids for out in run(make_engine(seed=seed), prompts, params)]
+        [out.outputs[0].token_ids for out in run_all(make_engine(seed=seed), prompts, params)]
         for seed in (1, 1, 2)
     ]
     assert texts[0] == texts[1] != texts[2]
@@ -102,7 +84,7 @@ def test_requests_without_seed_follow_the_engine_seed(make_engine):
 def test_logprobs_equal_the_textbook(make_engine, serving_model):
     prompt = prompts_of([20])[0]
     params = SamplingParams(max_tokens=5, logprobs=3, **GREEDY)
-    completion = run(make_engine(), [prompt], params)[0].outputs[0]
+    completion = run_all(make_engine(), [prompt], params)[0].outputs[0]
     logits = serving_model.textbook(torch.tensor([prompt + completion.token_ids]))[0]
     logp = torch.log_softmax(logits, -1)[len(prompt) - 1 :]
     for row, token, got in zip(logp, completion.token_ids, completion.logprobs, strict=False):
@@ -112,24 +94,24 @@ def test_logprobs_equal_the_textbook(make_engine, serving_model):
 
 def test_stop_token_and_eos(make_engine):
     engine, prompt = make_engine(), prompts_of([9])[0]
-    ids = run(engine, [prompt], SamplingParams(max_tokens=8, **GREEDY))[0].outputs[0].token_ids
+    ids = run_all(engine, [prompt], SamplingParams(max_tokens=8, **GREEDY))[0].outputs[0].token_ids
     cut = ids.index(ids[3]) + 1
     params = SamplingParams(max_tokens=8, temperature=0, stop_token_ids=[ids[3]], ignore_eos=True)
-    stopped = run(engine, [prompt], params)[0].outputs[0]
+    stopped = run_all(engine, [prompt], params)[0].outputs[0]
     assert (stopped.token_ids, stopped.finish_reason) == (ids[:cut], "stop")
     engine.eos_ids = {ids[3]}
     params = SamplingParams(max_tokens=8, temperature=0)
-    assert run(engine, [prompt], params)[0].outputs[0].token_ids == ids[:cut]
+    assert run_all(engine, [prompt], params)[0].outputs[0].token_ids == ids[:cut]
     ignored = SamplingParams(max_tokens=8, **GREEDY)
-    assert run(engine, [prompt], ignored)[0].outputs[0].token_ids == ids
+    assert run_all(engine, [prompt], ignored)[0].outputs[0].token_ids == ids
 
 
 def test_stop_string_that_spans_tokens(make_engine, tokenizer):
     engine, prompt = make_engine(), prompts_of([9])[0]
-    full = run(engine, [prompt], SamplingParams(max_tokens=30, **GREEDY))[0].outputs[0]
+    full = run_all(engine, [prompt], SamplingParams(max_tokens=30, **GREEDY))[0].outputs[0]
     middle = len(tokenizer.decode(full.token_ids[:9]))
     stop = full.text[middle - 2 : middle + 2]
-    got = run(engine, [prompt], SamplingParams(max_tokens=30, stop=["@@@", stop], **GREEDY))[0]
+    got = run_all(engine, [prompt], SamplingParams(max_tokens=30, stop=["@@@", stop], **GREEDY))[0]
     assert got.outputs[0].text == full.text[: full.text.index(stop)]
     assert got.outputs[0].finish_reason == "stop"
     assert len(got.outputs[0].token_ids) < 30
@@ -138,7 +120,7 @@ def test_stop_string_that_spans_tokens(make_engine, tokenizer):
 def test_context_limit_ends_a_request(make_engine):
     prompts = prompts_of([255, 250])
     for output, new in zip(
-        run(make_engine(), prompts, SamplingParams(None, **GREEDY)), [1, 6], strict=True
+        run_all(make_engine(), prompts, SamplingParams(None, **GREEDY)), [1, 6], strict=True
     ):
         assert len(output.outputs[0].token_ids) == new
         assert output.outputs[0].finish_reason == "length"
@@ -161,14 +143,14 @@ def test_bad_prompts_are_refused_and_the_engine_goes_on(make_engine, prompt, mes
     with pytest.raises(MinimoeError, match=message):
         engine.add_request("bad", prompt)
     assert_idle(engine)
-    assert run(engine, ["good"], SamplingParams(max_tokens=2, **GREEDY))
+    assert run_all(engine, ["good"], SamplingParams(max_tokens=2, **GREEDY))
 
 
 def test_pool_too_small_for_one_request(make_engine):
     engine = make_engine(num_blocks=2)
     with pytest.raises(MinimoeError, match="may need 3 KV blocks .* the pool has 2: lower max_tok"):
         engine.add_request("a", [5] * 20, SamplingParams(max_tokens=14))
-    run(engine, [[5] * 20], SamplingParams(max_tokens=13, **GREEDY))
+    run_all(engine, [[5] * 20], SamplingParams(max_tokens=13, **GREEDY))
 
 
 def test_ids_in_use_and_aborts(make_engine):
@@ -201,13 +183,13 @@ def broken_token(serving_model):
 @pytest.mark.parametrize("length", [20, 80])  # 80 takes two steps, the first without logits
 def test_logits_that_are_no_numbers_end_their_request_only(make_engine, broken_token, length):
     params = SamplingParams(max_tokens=6, **GREEDY)
-    expected = run(make_engine(), [[9] * 3], params)[0].outputs[0].token_ids
+    expected = run_all(make_engine(), [[9] * 3], params)[0].outputs[0].token_ids
     engine = make_engine(num_blocks=8)
-    bad, good = run(engine, [[777] * length, [9] * 3], params)
+    bad, good = run_all(engine, [[777] * length, [9] * 3], params)
     assert (bad.outputs[0].finish_reason, bad.outputs[0].token_ids) == ("error", [])
     assert good.outputs[0].token_ids == expected
     broken_token()
-    for out in run(engine, [[9] * 3] * 5, params):  # on the pages that held the broken rows
+    for out in run_all(engine, [[9] * 3] * 5, params):  # on the pages that held the broken rows
         assert out.outputs[0].token_ids == expected
 
 
@@ -217,13 +199,13 @@ def test_pages_of_an_aborted_broken_request_do_no_harm(make_engine, broken_token
     engine.step()
     engine.abort_request("bad")
     broken_token()
-    outputs = run(engine, [[9] * 18, [19] * 3], SamplingParams(max_tokens=3, **GREEDY))
+    outputs = run_all(engine, [[9] * 18, [19] * 3], SamplingParams(max_tokens=3, **GREEDY))
     assert all(out.outputs[0].finish_reason == "length" for out in outputs)
 
 
 def test_a_finished_neighbour_of_a_broken_request_is_not_lost(make_engine, broken_token):
     engine = make_engine()
-    outputs = run(engine, [[9] * 3, [777] * 8], SamplingParams(max_tokens=1, **GREEDY))
+    outputs = run_all(engine, [[9] * 3, [777] * 8], SamplingParams(max_tokens=1, **GREEDY))
     assert [out.outputs[0].finish_reason for out in outputs] == ["length", "error"]
 
 
@@ -235,7 +217,7 @@ def test_a_failing_step_leaves_a_usable_engine(make_engine, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             engine.step()
     assert_idle(engine)
-    assert run(engine, [[9] * 5], SamplingParams(max_tokens=2, **GREEDY))
+    assert run_all(engine, [[9] * 5], SamplingParams(max_tokens=2, **GREEDY))
 
 
 def test_interrupt_waits_for_the_end_of_a_step():
@@ -295,7 +277,7 @@ def test_steps_work_outside_the_main_thread(make_engine):
 
     def work():
         with Interrupts():
-            results.append(run(make_engine(), [[5, 6]], SamplingParams(max_tokens=2, **GREEDY)))
+            results.append(run_all(make_engine(), [[5, 6]], SamplingParams(max_tokens=2, **GREEDY)))
 
     thread = threading.Thread(target=work)
     thread.start()

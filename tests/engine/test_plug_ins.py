@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from speculation_toys import KnowingDrafter, run_all
+from engine_runs import run_all
+from speculation_toys import KnowingDrafter
 
 from minimoe import LLM
 from minimoe.engine.params import SamplingParams

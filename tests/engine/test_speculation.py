@@ -4,8 +4,9 @@ import random
 
 import pytest
 import torch
+from engine_runs import run_all
 from models import random_model, small_config
-from speculation_toys import KnowingDrafter, run_all, step_times
+from speculation_toys import KnowingDrafter, step_times
 
 from minimoe import LLM
 from minimoe.engine.params import SamplingParams

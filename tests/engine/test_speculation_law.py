@@ -4,13 +4,13 @@ from functools import lru_cache
 
 import pytest
 import torch
+from engine_runs import run_all
 from models import random_model, small_config
 from speculation_toys import (
     TableDrafter,
     exact_law,
     law_of,
     random_table,
-    run_all,
     step_times,
     table_engine,
 )

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from models import random_model, small_config
+from speculation_toys import NoText
 
 from minimoe import SamplingParams
 from minimoe.engine.engine import Engine
@@ -203,7 +204,7 @@ class ReuseMachine(RuleBasedStateMachine):
         if ReuseMachine.model is None:
             ReuseMachine.model = ServingModel(random_model(small_config(num_hidden_layers=1)))
         limits = {"max_model_len": 80, "max_num_seqs": 3, "max_num_batched_tokens": 24}
-        self.engine = Engine(self.model, FakeTokenizer(), num_blocks=7, seed=0, **limits)
+        self.engine = Engine(self.model, NoText(), num_blocks=7, seed=0, **limits)
         self.added = 0
 
     @rule(head=st.integers(0, 2), heads=st.integers(0, 3), tail=st.integers(1, 20))
@@ -243,21 +244,6 @@ class ReuseMachine(RuleBasedStateMachine):
             while self.engine.has_unfinished_requests():
                 self.engine.step()
             assert self.engine.pool.num_free == 7
-
-
-class FakeTokenizer:
-    """Token ids only."""
-
-    vocab_size = 2048
-
-    def stream(self):
-        return self
-
-    def push(self, ids):
-        return ""
-
-    def flush(self):
-        return ""
 
 
 TestReuseMachine = ReuseMachine.TestCase
