@@ -171,7 +171,8 @@ class DraftGraphs(Graphs):
 
 
 class CheckGraphs(Graphs):
-    """Graphs of what follows the check of drafts: which stay, and the token after them."""
+    """Graphs of what follows the check of drafts: which stay, and the token after them; where there
+    are none, the draws of a plain step."""
 
     def __init__(
         self,
@@ -186,12 +187,14 @@ class CheckGraphs(Graphs):
         self.length, self.vocab, self.device = length, vocab, device
 
     @torch.inference_mode()
-    def run(self, logits: torch.Tensor, seqs: list[Sequence], q, rows: list[int]):
+    def run(self, logits: torch.Tensor, seqs: list[Sequence], q=None, rows=()):
         """What a step gives each request, from its `logits [T, V]`; drafts of free requests were
         drawn from `q [., G, V]`, in which request b has row `rows[b]`."""
-        key = self.size_for(len(seqs)), kind_of(seqs), logits.dtype
+        length = self.length if any(seq.draft for seq in seqs) else 0
+        key = self.size_for(len(seqs)), kind_of(seqs), logits.dtype, length
+        rows = rows or [0] * len(seqs)
         if key not in self._captured:
-            static = StaticCheck(*key, self.length, self.vocab, self.device)
+            static = StaticCheck(*key, self.vocab, self.device)
             static.fill(seqs, logits, q, rows)
             self._captured[key] = (static, *self._capture(static.run))
         static, replay, packed = self._captured[key]
@@ -221,12 +224,12 @@ def graphs_where_possible(
     tables = BlockTables(max_num_seqs, width, block_size, model.device)
     tokens = max_num_seqs * (1 + (drafter.length if drafter else 0))
     steps = StepGraphs(model, pages, tables, tokens, drafter)
-    if not drafter:
-        return steps, None, None
-    checks = CheckGraphs(drafter.length, model.config.vocab_size, max_num_seqs, model.device)
-    if not isinstance(drafter, DSparkDrafter):
-        return steps, None, checks
-    return steps, DraftGraphs(drafter, tables, max_num_seqs), checks
+    length = drafter.length if drafter else 0
+    checks = CheckGraphs(length, model.config.vocab_size, max_num_seqs, model.device)
+    drafts = None
+    if isinstance(drafter, DSparkDrafter):
+        drafts = DraftGraphs(drafter, tables, max_num_seqs)
+    return steps, drafts, checks
 
 
 def _all_paths_capturable(model: ServingModel, kv: torch.Tensor) -> bool:

@@ -112,7 +112,9 @@ class Engine(Admission):
         return outputs + [self._end_broken(seq) for seq in broken]
 
     def _append_tokens(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[RequestOutput]:
-        made = self.speculation.tokens(logits, seqs) if self.speculation else _draw(logits, seqs)
+        made = (
+            self.speculation.tokens(logits, seqs) if self.speculation else self._draw(logits, seqs)
+        )
         now = time.perf_counter()
         outputs, row = [], 0
         for seq, tokens in zip(seqs, made, strict=True):
@@ -192,9 +194,10 @@ class Engine(Admission):
         self._end(seq, "error")
         return request.output()
 
-
-def _draw(logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
-    """One token for each request."""
-    positions = [len(seq.tokens) for seq in seqs]
-    params, seeds = [seq.params for seq in seqs], [seq.seed for seq in seqs]
-    return [[token] for token in sample(logits, params, seeds, positions).tolist()]
+    def _draw(self, logits: torch.Tensor, seqs: list[Sequence]) -> list[list[int]]:
+        """One token for each request."""
+        params, seeds = [seq.params for seq in seqs], [seq.seed for seq in seqs]
+        if self.runner.check_graphs and not all(one.greedy for one in params):
+            return self.runner.check_graphs.run(logits, seqs)
+        positions = [len(seq.tokens) for seq in seqs]
+        return [[token] for token in sample(logits, params, seeds, positions).tolist()]

@@ -7,6 +7,7 @@ from minimoe.engine.scheduler import Scheduled
 from minimoe.engine.sequence import Sequence
 from minimoe.engine.step_builder import build_draft_step, build_step
 from minimoe.model.serving import ServingModel
+from minimoe.model.step import FEW_PAIRS
 from minimoe.speculative.drafter import Draft, Drafter
 
 
@@ -33,6 +34,7 @@ class Runner:
         self.graphs, self.draft_graphs, self.check_graphs = graphs_where_possible(
             model, self.pages, block_size, max_model_len, max_num_seqs, drafter
         )
+        self.pairs = FEW_PAIRS if self.graphs else 0  # where graphs run, so does the GPU's kernel
 
     def _attach(self, drafter: Drafter, num_blocks: int) -> None:
         plane = None
@@ -50,7 +52,9 @@ class Runner:
             return self.graphs.run(scheduled), [seq for seq, _ in scheduled]
         model = self.model
         heads = model.config.num_attention_heads
-        step, finishing = build_step(scheduled, self.block_size, heads, model.device, model.dtype)
+        step, finishing = build_step(
+            scheduled, self.block_size, heads, model.device, model.dtype, self.pairs
+        )
         step.tap_layers = self.tap_layers
         logits = model.forward(step, self.pages)
         if self.drafter:

@@ -1,4 +1,7 @@
-"""`StaticCheck`: both rules of acceptance in buffers at fixed addresses, for a CUDA graph."""
+"""`StaticCheck`: both rules of acceptance in buffers at fixed addresses, for a CUDA graph.
+
+Without drafts (G = 0) what is left is the draw of one token for each request.
+"""
 
 import torch
 
@@ -35,7 +38,9 @@ class StaticCheck:
         self.whole, self.real = self._whole.values, self._real.values
         self.logits = torch.zeros(size * (G + 1), vocab, dtype=dtype, device=device)
         wide = torch.promote_types(dtype, torch.float32)
-        self.q = torch.zeros(size, G, vocab, dtype=wide, device=device) if FREE in kind else None
+        self.q = None
+        if FREE in kind and G:
+            self.q = torch.zeros(size, G, vocab, dtype=wide, device=device)
 
     def fill(self, seqs: list[Sequence], logits: torch.Tensor, q, q_rows: list[int]) -> None:
         """Take what one step computed; rows beyond the given requests repeat the first."""

@@ -8,13 +8,19 @@ from minimoe.engine.sequence import Sequence
 from minimoe.model.step import FEW_TOKENS, LongRequest, ShortGroup, Step
 
 
-def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype):
+def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype, pairs: int = 0):
     """The step, and the requests in the order of its logits rows.
 
     Logits are wanted of the last token of each request that will then be fully computed, and of
-    each draft that follows it.
+    each draft that follows it. Requests attend together if they have few new tokens, or few pairs
+    of a new token and a cached one (at most `pairs`).
     """
-    scheduled = sorted(scheduled, key=lambda pair: pair[1] > FEW_TOKENS)  # stable: few tokens first
+
+    def many(pair) -> bool:
+        seq, count = pair
+        return count > FEW_TOKENS and count * (seq.num_computed + count) > pairs
+
+    scheduled = sorted(scheduled, key=many)  # stable: few tokens first
     ids, positions, slots, rows, finishing = [], [], [], [], []
     for seq, count in scheduled:
         start, end = seq.num_computed, seq.num_computed + count
@@ -25,7 +31,7 @@ def build_step(scheduled: Scheduled, block_size: int, heads: int, device, dtype)
             ids += seq.draft
             rows += range(len(ids) - 1 - len(seq.draft), len(ids))
             finishing.append(seq)
-    short = [(seq, count) for seq, count in scheduled if count <= FEW_TOKENS]
+    short = [pair for pair in scheduled if not many(pair)]
     ids, positions, slots = torch.tensor([ids, positions, slots], device=device).unbind(0)
     wanted = torch.tensor(rows, device=device, dtype=torch.long) if len(rows) < len(ids) else None
     step = Step(

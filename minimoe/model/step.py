@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 import torch
 
 FEW_TOKENS = 16  # at most this many new tokens a request: absorbed attention, batched
+# On a GPU also where new tokens x context are at most this: each token is then a row of one kernel,
+# while requests one by one launch a dozen kernels each.
+FEW_PAIRS = 1 << 18
 
 
 @dataclass

@@ -178,6 +178,26 @@ def check_static_checks(engine, seqs):
         speculation.end_step()
 
 
+@pytest.mark.parametrize("kind", DRAWS)
+def test_static_draws_of_a_plain_step(make_engine, kind):
+    """Without drafts the graph draws what the sampler draws."""
+    engine, graphs = make_engine(), CheckGraphs(0, 2048, 8, torch.device("cpu"), capture=record)
+    for i, draw in enumerate(DRAWS[kind]):
+        params = SamplingParams(max_tokens=9, ignore_eos=True, **draw)
+        engine.add_request(str(i), list(range(5, 20 + i)), params)
+    draw, calls = engine._draw, []
+
+    def both(logits, seqs):
+        calls.append(draw(logits, seqs))
+        assert graphs.run(logits, seqs) == calls[-1]
+        return calls[-1]
+
+    engine._draw = both
+    while engine.has_unfinished_requests():
+        engine.step()
+    assert len(calls) == 9
+
+
 def cuda_tokens(tokenizer, dtype, graphs: bool, speculate: bool):
     """Texts of greedy and seeded requests, and what was accepted."""
     model = ServingModel(random_model(ModelConfig.tiny(), dtype).to("cuda"))
