@@ -1,5 +1,5 @@
 """What the notebooks use beside the engine: checks of exercises, one plotting style, sliders."""
 
-from minimoe.course.check import check
+from minimoe.course.check import check, solved
 
-__all__ = ["check"]
+__all__ = ["check", "solved"]

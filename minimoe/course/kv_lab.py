@@ -1,6 +1,7 @@
 """What 02_kv_cache measures on the engine: blocks taken, decode steps by context, and batching."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -115,3 +116,39 @@ def run_batches(llm: LLM, lengths: list[int], batch: int) -> Run:
             engine.step()
             steps += 1
     return Run(steps, sum(lengths), time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class Ends:
+    """When requests ended, in steps since they were all added."""
+
+    last: int
+    mean: float
+
+
+def ends_in_turn(llm: LLM, lengths: list[int], turn: Callable | None = None) -> Ends:
+    """Requests that make `lengths` tokens, all added at once, run to their end.
+
+    turn: `turn(new_tokens, arrival)` says who starts next, the lowest first; it becomes the
+    scheduler's `order` as long as they run. None: first come, first served.
+    """
+    scheduler, before = llm.engine.scheduler, llm.engine.scheduler.order
+    first = llm.engine.add_request("first", make_prompt(8), SamplingParams(**GREEDY)).seq.arrival
+    llm.engine.abort_request("first")  # it only told where the count of arrivals stands
+    if turn:
+        scheduler.order = lambda seq: turn(seq.params.max_tokens, seq.arrival - first - 1)
+    try:
+        return _run_to_ends(llm, lengths)
+    finally:
+        scheduler.order = before
+
+
+def _run_to_ends(llm: LLM, lengths: list[int]) -> Ends:
+    engine, ends, steps = llm.engine, [], 0
+    for i, length in enumerate(lengths):
+        params = SamplingParams(max_tokens=length, **GREEDY)
+        engine.add_request(f"turn-{i}", make_prompt(8, i), params)
+    while engine.has_unfinished_requests():
+        steps += 1
+        ends += [steps] * sum(out.finished for out in engine.step())
+    return Ends(steps, sum(ends) / len(ends))

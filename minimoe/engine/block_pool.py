@@ -12,7 +12,12 @@ from minimoe.errors import EngineError
 
 
 class BlockPool:
-    """Blocks `0 .. num_blocks - 1` with reference counts."""
+    """Blocks `0 .. num_blocks - 1` with reference counts.
+
+    Plug-in point: `choose`, a function of the list of free blocks, longest free first, that gives
+    the one to hand out (an eviction policy, since a free block may hold a prefix that others could
+    find). None: the first of them.
+    """
 
     def __init__(self, num_blocks: int):
         if num_blocks < 1:
@@ -21,6 +26,7 @@ class BlockPool:
         self.refs = [0] * num_blocks
         self.free_order = OrderedDict.fromkeys(range(num_blocks))  # next to hand out comes first
         self.on_reuse: Callable[[int], None] | None = None  # told before a block is handed out
+        self.choose: Callable[[list[int]], int] | None = None
 
     @property
     def num_free(self) -> int:
@@ -28,10 +34,13 @@ class BlockPool:
         return len(self.free_order)
 
     def allocate(self) -> int:
-        """Hand out the block that has been free the longest. Raises EngineError when none is."""
+        """Hand out a free block. Raises EngineError when none is, or `choose` names another."""
         if not self.free_order:
             raise EngineError(f"all {self.num_blocks} KV blocks are in use: preempt or wait")
-        block, _ = self.free_order.popitem(last=False)
+        block = self.choose(list(self.free_order)) if self.choose else next(iter(self.free_order))
+        if block not in self.free_order:
+            raise EngineError(f"`choose` gave {block!r}: it must give one of the free blocks")
+        del self.free_order[block]
         if self.on_reuse:
             self.on_reuse(block)
         self.refs[block] = 1

@@ -32,7 +32,11 @@ class ServingMLP:
 
 
 class ServingMoE:
-    """Router, experts and shared MLP. Router and shared MLP share one product in float32."""
+    """Router, experts and shared MLP. Router and shared MLP share one product in float32.
+
+    Plug-in point: `run_experts(x [T, D], ids [T, K], weights [T, K])` gives the routed experts'
+    answer `[T, D]`.
+    """
 
     def __init__(self, moe: MoE, config: ModelConfig):
         self.config, self.experts, self.bias = config, moe.experts, moe.router.bias

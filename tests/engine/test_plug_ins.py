@@ -1,4 +1,7 @@
-"""Drafters and rules that users wrote, and wrote wrongly: the same texts, or a clear error."""
+"""What users plug in, and wrote wrongly: the same texts, or a clear error.
+
+Drafters and rules of checks; the order of waiting requests; the choice of a free block.
+"""
 
 import pytest
 import torch
@@ -166,3 +169,72 @@ def test_a_drafter_that_cannot_forget_keeps_no_request(make_engine):
 def test_bad_settings(config, says):
     with pytest.raises(MinimoeError, match=says):
         LLM("tiny-moe", device="cpu", speculative_config={"method": "dspark", **config})
+
+
+ORDERS = {
+    "last come first": lambda seq: -seq.arrival,
+    "shortest prompt first": lambda seq: len(seq.prompt_ids),
+    "all alike": lambda seq: 0,
+}
+CHOICES = {
+    "the last": lambda free: free[-1],
+    "the middle": lambda free: free[len(free) // 2],
+    "the largest number": max,
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_of_ones_own_changes_no_text(make_engine, name):
+    """With so few blocks that requests are preempted and wait again."""
+    plain = run_all(make_engine(), PROMPTS * 3, GREEDY)
+    engine = make_engine(num_blocks=6, max_num_seqs=3)
+    engine.scheduler.order = ORDERS[name]
+    outputs = run_all(engine, PROMPTS * 3, GREEDY)
+    assert [o.outputs for o in outputs] == [o.outputs for o in plain]
+
+
+def test_the_lowest_goes_first(make_engine):
+    engine = make_engine(max_num_seqs=1)
+    engine.scheduler.order = lambda seq: len(seq.prompt_ids)
+    for name, length in {"long": 9, "short": 3, "middle": 5, "short too": 3}.items():
+        engine.add_request(name, [5] * length, SamplingParams(max_tokens=1, ignore_eos=True))
+    ended = []
+    while engine.has_unfinished_requests():
+        ended += [out.request_id for out in engine.step()]
+    assert ended == ["short", "short too", "middle", "long"]
+
+
+def test_an_order_that_fails_loses_no_request(make_engine):
+    engine = make_engine(num_blocks=3)
+    for i, prompt in enumerate(([5] * 16, [6] * 16)):
+        engine.add_request(str(i), prompt, SamplingParams(max_tokens=20, ignore_eos=True))
+    engine.scheduler.order = lambda seq: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        engine.add_request("2", [7], GREEDY)
+    with pytest.raises(ZeroDivisionError):  # when the pool is full and one has to wait again
+        while engine.has_unfinished_requests():
+            engine.step()
+    engine.abort_requests(["0", "1"])
+    assert not engine.has_unfinished_requests()
+    assert engine.pool.num_free == engine.pool.num_blocks
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_of_free_blocks_changes_no_text(make_engine, name):
+    plain = run_all(make_engine(), PROMPTS * 3, GREEDY)
+    engine = make_engine(num_blocks=8)
+    engine.pool.choose = CHOICES[name]
+    outputs = [run_all(engine, PROMPTS * 3, GREEDY) for _ in range(2)]  # then with prefix hits
+    assert all([o.outputs for o in one] == [o.outputs for o in plain] for one in outputs)
+
+
+@pytest.mark.parametrize("given", [-1, 999, None, "a"])
+def test_a_choice_that_is_no_free_block(make_engine, given):
+    engine = make_engine()
+    engine.pool.choose = lambda free: given
+    engine.add_request("a", [5] * 20, GREEDY)
+    with pytest.raises(EngineError, match="it must give one of the free blocks"):
+        engine.step()
+    engine.abort_request("a")
+    engine.pool.check()
+    assert engine.pool.num_free == engine.pool.num_blocks

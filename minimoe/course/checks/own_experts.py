@@ -1,0 +1,115 @@
+"""Exercise 4 of 01: an expert layer of one's own, which fetches each expert once."""
+
+import random
+from functools import partial
+
+import torch
+
+from minimoe.course.check import Check, Wrong, register
+from minimoe.course.experts_lab import by_token
+
+
+def toy_expert(number: int):
+    """Rows `[n, D]` to `[n, D]`: not linear, and another for each number."""
+    return lambda rows: rows.square() * (number + 1) + rows.flip(-1)
+
+
+def _grouped(x, ids, weights, fetch, experts=None, weigh=True, add=True, before=False):
+    """The right answer, or with one of its parts left out."""
+    out = torch.zeros_like(x)
+    for e in ids.unique().tolist() if experts is None else experts:
+        token, place = (ids == e).nonzero(as_tuple=True)
+        share = weights[token, place, None] if weigh else 1
+        rows = fetch(e)(share * x[token]) if before else share * fetch(e)(x[token])
+        if add:
+            out.index_add_(0, token, rows)
+        else:
+            out[token] = rows
+    return out
+
+
+def _all_up_to_the_last(x, ids, weights, fetch):
+    return _grouped(x, ids, weights, fetch, experts=range(int(ids.max()) + 1))
+
+
+def _first_choice_only(x, ids, weights, fetch):
+    return _grouped(x, ids[:, :1], weights[:, :1], fetch)
+
+
+def _one_short(x, ids, weights, fetch):
+    return _grouped(x, ids, weights, fetch, experts=ids.unique().tolist()[:-1])
+
+
+SLIPS = [
+    ({"weigh": False}, "multiply an expert's result by the weight that the token gives it"),
+    ({"add": False}, "a token has K experts: add their results up, do not replace them"),
+    ({"before": True}, "the weight belongs to the expert's result, not to what it is given"),
+]
+
+
+@register
+class RunExperts(Check):
+    """Right sums, and each chosen expert fetched exactly once."""
+
+    name = "01-run-experts"
+    wrong = [
+        Wrong(by_token, "fetch it once"),
+        Wrong(_all_up_to_the_last, "no token chose it"),
+        Wrong(_first_choice_only, "was not fetched"),
+        Wrong(_one_short, "was not fetched"),
+        Wrong(lambda *args: _grouped(*args, weigh=False), "multiply"),
+        Wrong(lambda *args: _grouped(*args, add=False), "add their results"),
+        Wrong(lambda *args: _grouped(*args, before=True), "belongs to the expert's result"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """One token, one hot expert, K = 1, all of them, and random choices."""
+        yield self._case(rng, [[2, 0]])
+        yield self._case(rng, [[3, 1], [1, 3], [1, 5]])
+        yield self._case(rng, [[4]] * 6)
+        yield self._case(rng, [[0, 1, 2, 3]] * 3)
+        for _ in range(12):
+            E, K = rng.randrange(4, 12), rng.randrange(1, 5)
+            yield self._case(rng, [rng.sample(range(E), K) for _ in range(rng.randrange(1, 20))])
+
+    @staticmethod
+    def _case(rng: random.Random, ids: list):
+        x = torch.tensor([[rng.uniform(-1, 1) for _ in range(3)] for _ in ids])
+        weights = torch.tensor([[rng.uniform(0.1, 1) for _ in row] for row in ids])
+        return x, torch.tensor(ids), weights
+
+    def expected(self, x, ids, weights):
+        return self.call(_grouped, x, ids, weights)
+
+    def call(self, answer, x, ids, weights):
+        """The rows `[T, D]`, and the experts that were fetched."""
+        fetched = []
+
+        def fetch(expert):
+            fetched.append(int(expert))
+            return toy_expert(int(expert))
+
+        out = answer(x, ids, weights, fetch)
+        return out if out is None or out is ... else [out, sorted(fetched)]
+
+    def describe(self, x, ids, weights):
+        return f"{len(x)} tokens with experts {ids.tolist()}"
+
+    def hint(self, got, x, ids, weights):
+        out, fetched = got
+        chosen = set(ids.flatten().tolist())
+        for expert in fetched:
+            if expert not in chosen:
+                return f"expert {expert} was fetched, and no token chose it"
+            if fetched.count(expert) > 1:
+                return (
+                    f"expert {expert} was fetched {fetched.count(expert)} times: gather the rows "
+                    "of all tokens that chose it, then fetch it once"
+                )
+        if chosen - set(fetched):
+            return f"expert {min(chosen - set(fetched))} was chosen and was not fetched"
+        for slip, text in SLIPS:
+            wrong = self.call(partial(_grouped, **slip), x, ids, weights)[0]
+            if torch.allclose(torch.as_tensor(out), wrong, atol=1e-5):
+                return text
+        return None
