@@ -1,6 +1,7 @@
 """Ways to draft and check, measured in turn on the same weights and prompts: `Contest`."""
 
 import gc
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from minimoe.errors import MinimoeError
 from minimoe.speculative.rules import FixedLength, Rule, Threshold
 
 LENGTHS = (1, 2, 3, 4, 5)  # fixed ones
-PROMPT_SETS = 4  # of a load: pairs use them in turn, so that their prefill is mostly found
+PROMPT_SETS = 4  # of a load, used in turn, so that their prefill is mostly found
 DOMAINS = 4
 ROOM = 6  # times the tokens wanted: a fast request may run this far ahead
+START = 64  # tokens that the first requests may make before the last is in decode
+PART = 4096  # new tokens from which on a turn is long enough to be timed; shorter ones have parts
 
 
 @dataclass
@@ -57,7 +60,21 @@ class Settings:
     @property
     def longest(self) -> int:
         """Positions that the fastest request may need."""
-        return self.prompt_tokens + ROOM * self.new_tokens + 16
+        return self.prompt_tokens + self.most_tokens + 16
+
+    @property
+    def most_tokens(self) -> int:
+        """New tokens that the fastest request may make."""
+        return START + ROOM * self.new_tokens
+
+    def requests(self, load: int) -> int:
+        """Requests of one part of a turn, `load` at a time: each domain as often as the others."""
+        return math.lcm(load, DOMAINS)
+
+    def parts(self, load: int) -> int:
+        """Parts of a turn, one a set of prompts."""
+        wanted = PART / (self.requests(load) * self.new_tokens)
+        return min(PROMPT_SETS, max(1, math.ceil(wanted)))
 
 
 class Contest:
@@ -88,20 +105,30 @@ class Contest:
         turns: dict[str, list[Turn]] = {way: [] for way in self.ways}
         title = f"load {load}, T {temperature:g}"
         for pair in tqdm(range(-1, self.settings.pairs), title, file=sys.stderr, disable=None):
-            shift = pair % len(self.ways)  # nobody is always first, or always after the same
-            for way in self.ways[shift:] + self.ways[:shift]:
-                turn = self.turn(way, load, temperature, pair % PROMPT_SETS)
+            for way, turn in self._pair(pair, load, temperature).items():
                 if pair >= 0:
                     turns[way].append(turn)
         return turns
 
-    def turn(self, way: str, load: int, temperature: float, prompts: int = 0) -> Turn:
-        """One way, `load` requests at a time; a load below four runs once for each domain."""
-        llm, turn = self.use(way), Turn()
+    def _pair(self, pair: int, load: int, temperature: float) -> dict[str, Turn]:
+        """A turn of each way. Short turns have parts, and the ways take turns at each part: what
+        slows the machine down for a second then slows all of them."""
+        turns, parts = {way: Turn() for way in self.ways}, self.settings.parts(load)
+        for number in range(pair * parts, (pair + 1) * parts):
+            shift = number % len(self.ways)  # nobody is always first, or always after the same
+            for way in self.ways[shift:] + self.ways[:shift]:
+                self.turn(way, load, temperature, number % PROMPT_SETS, turns[way])
+        return turns
+
+    def turn(
+        self, way: str, load: int, temperature: float, prompts: int = 0, turn: Turn | None = None
+    ) -> Turn:
+        """One way and one set of prompts, `load` requests at a time; added to `turn`, if given."""
+        llm, turn = self.use(way), turn or Turn()
         params = SamplingParams(
-            max_tokens=ROOM * self.settings.new_tokens, temperature=temperature, ignore_eos=True
+            max_tokens=self.settings.most_tokens, temperature=temperature, ignore_eos=True
         )
-        count = max(load, DOMAINS)
+        count = self.settings.requests(load)
         own = self._prompts(count)[prompts * count : (prompts + 1) * count]
         gc.collect()
         gc.disable()
@@ -162,11 +189,11 @@ def _decode(llm: LLM, prompts: list, params: SamplingParams, new_tokens: int, tu
     engine = llm.engine
     requests = [engine.add_request(f"bench-{i}", ids, params) for i, ids in enumerate(prompts)]
     seqs = [request.seq for request in requests]
-    while any(seq.num_remaining > 1 or not seq.output_ids for seq in seqs):
-        engine.step()
+    _start(llm, seqs)
     before, checked = sum(len(seq.tokens) for seq in seqs), sum(s.metrics.checked for s in seqs)
     drafted = [seq.metrics.drafted for seq in seqs]
     goal = before + new_tokens * len(seqs)
+    steps = turn.steps
     _wait(llm)
     start = time.perf_counter()
     while (made := sum(len(seq.tokens) for seq in seqs)) < goal:
@@ -178,10 +205,29 @@ def _decode(llm: LLM, prompts: list, params: SamplingParams, new_tokens: int, tu
     _wait(llm)
     turn.seconds += time.perf_counter() - start
     turn.tokens += made - before
-    turn.request_steps = turn.steps * len(seqs)
+    turn.request_steps += (turn.steps - steps) * len(seqs)
     turn.checked += sum(seq.metrics.checked for seq in seqs) - checked
     for request in requests:
         engine.abort_request(request.seq.request_id)
+
+
+def _start(llm: LLM, seqs: list) -> None:
+    """Step until all are in decode. No way drafts meanwhile: the first requests would run ahead of
+    the last, further than those of a slower way, and take the tokens that prompts need."""
+    speculation = llm.engine.speculation
+    if speculation:
+        rule, speculation.budget = speculation.budget, FixedLength(0)
+    try:
+        while any(seq.num_remaining > 1 or not seq.output_ids for seq in seqs):
+            if any(seq.finish_reason for seq in seqs):
+                raise MinimoeError(
+                    f"a request ended before all {len(seqs)} were in decode: a lower load, or "
+                    "shorter prompts"
+                )
+            llm.engine.step()
+    finally:
+        if speculation:
+            speculation.budget = rule
 
 
 def _wait(llm: LLM) -> None:

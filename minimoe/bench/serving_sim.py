@@ -64,7 +64,10 @@ class OneEngine:
 
     def seconds(self, requests: int, checked: list[int]) -> float:
         """A drafted step in which so many drafts are checked in all, on each rank."""
-        return float(self.times.drafted_seconds(requests, max(checked))[-1])
+        most = max(checked)
+        if most == requests * self.times.length:
+            return self.times.all_seconds(requests)
+        return float(self.times.drafted_seconds(requests, most)[-1])
 
     def plain_seconds(self, requests: int) -> float:
         """Seconds of a step without drafts."""

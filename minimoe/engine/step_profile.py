@@ -28,14 +28,14 @@ class Rounds:
         self.runner.clear([self.block])
         self.pool.release([self.block])
 
-    def measure(self, requests: int, checks: int | None) -> float:
+    def measure(self, requests: int, checks: list[int] | None) -> float:
         """Seconds of one round: a plain step, or draft and then check so many of each request."""
         seqs = [self._request(i) for i in range(requests)]
         start = time.perf_counter()
         if checks is not None:
             ids = self.runner.draft(seqs).ids.tolist()
-            for seq, guess in zip(seqs, ids, strict=True):
-                seq.draft = guess[:checks]
+            for seq, guess, count in zip(seqs, ids, checks, strict=True):
+                seq.draft = guess[:count]
         logits, _ = self.runner.run([(seq, 1 + len(seq.draft)) for seq in seqs])
         rows, zeros = len(logits), [0] * len(logits)
         sample(logits, [seqs[0].params] * rows, zeros, zeros).tolist()

@@ -5,7 +5,7 @@ experts that only one token hits, the padding of CUDA graphs.
 """
 
 from collections.abc import Mapping, Sequence
-from copy import copy
+from copy import deepcopy
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from minimoe.speculative.corrections import Correction
 
 OTHERS_STEP = 16  # other tokens of a pass are rounded up to these, so that curves can be kept
 MOST_CURVES = 512
-ALL_RATE = 0.1  # at which a round that checks everything corrects what they take
 UNCORRECTED = Correction()
 
 
@@ -26,6 +25,8 @@ class StepTimes:
         drafted: {(requests, tokens): seconds} of whole rounds: draft, then check, where the pass
             that checks holds `tokens` tokens, one a request and the checked drafts.
         stairs: captured graph sizes; a pass costs as much as the next size. Empty: no padding.
+        uneven: {requests: seconds} that a round takes more where requests check different numbers
+            of drafts than where they check as many in equal parts.
 
     Points are forced to rise with tokens and with requests, and joined by straight lines. Raises
     MinimoeError for an empty or impossible profile.
@@ -36,18 +37,20 @@ class StepTimes:
         plain: Mapping[int, float],
         drafted: Mapping[tuple[int, int], float],
         stairs: Sequence[int] = (),
+        uneven: Mapping[int, float] | None = None,
     ):
         _require_points(plain, drafted)
+        self.uneven = dict(uneven or {1: 0.0})
+        self._extra = tuple(zip(*sorted(self.uneven.items()), strict=True))
         self.points = dict(plain), dict(drafted)
         self.stairs = np.array(sorted(stairs), dtype=np.int64)
         sizes = np.array(sorted(plain))
         self._plain = sizes, np.maximum.accumulate([plain[size] for size in sizes])
         self._sizes = np.array(sorted({requests for requests, _ in drafted}))
         self._lines = [self._line(size) for size in self._sizes]
-        self._length = max(1, *(tokens // requests - 1 for requests, tokens in drafted))
+        self.length = max(1, *(tokens // requests - 1 for requests, tokens in drafted))
         self._curves: dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._corrections: dict[tuple[bool, int], Correction] = {}
-        self._alls: dict[int, float] = {}
 
     def plain_seconds(self, requests: int) -> float:
         """A decode step of `requests` tokens and no drafting."""
@@ -55,51 +58,52 @@ class StepTimes:
         return float(self._correction(False, requests).seconds(profile, profile, 0.0))
 
     def drafted_seconds(self, requests: int, most: int, others: int = 0) -> np.ndarray:
-        """Whole rounds with 0..most checked drafts in all, `[most + 1]`, never falling.
+        """Whole rounds with 0..most checked drafts in all, chosen among the requests' drafts,
+        `[most + 1]`, never falling.
 
         `others` counts further tokens in the checking pass, such as a chunk of a prompt.
         """
         profile = self._known(requests, most, others)[0][: most + 1]
-        share = np.arange(most + 1) / (requests * self._length)
-        return self._correction(True, requests).seconds(profile[0], profile, share)
+        share = np.arange(most + 1) / (requests * self.length)
+        fix = self._correction(True, requests)
+        choice = fix.choice_seconds(float(profile[0]), self._uneven(requests))
+        return fix.seconds(profile[0], profile, share) + choice
 
     def all_seconds(self, requests: int) -> float:
-        """A round that checks every draft: no request's part is shorter than another's, which may
-        cost less than the same tokens in uneven parts."""
-        most = requests * self._length
-        known = self._alls.get(_bucket(requests))
-        if known is None:
-            return float(self.drafted_seconds(requests, most)[-1])
-        return known * float(self._known(requests, most, 0)[0][most])
+        """A round that checks every draft: nothing is chosen, and no request's part is shorter than
+        another's, which costs less than as many tokens in uneven parts."""
+        most = requests * self.length
+        profile = self._known(requests, most, 0)[0]
+        return float(self._correction(True, requests).seconds(profile[0], profile[most], 1.0))
 
     def marginal(self, requests: int, most: int, others: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """After 0, 1, 2, ... checks: the seconds of one more, `[most]`, by `marginal_seconds`; and
         how many checks take no longer than these do, `[most + 1]`."""
         profile, marginal, full = self._known(requests, most, others)
         fix = self._correction(True, requests)
-        ramp = fix.ramp * profile[0] / (requests * self._length)
+        ramp = fix.ramp * profile[0] / (requests * self.length)
         return fix.slope * marginal[:most] + ramp, np.minimum(full[: most + 1], most)
 
     def observe(self, drafted: bool, requests: int, tokens: int, seconds: float) -> None:
         """Correct the profile by what a step took, apart by kind and by number of requests."""
+        choice = None
         if drafted:
             checks = max(0, tokens - requests)
             profile = self._known(requests, checks, 0)[0]
             base, expected = float(profile[0]), float(profile[checks])
-            share = checks / (requests * self._length)
-            if share == 1:
-                self._observe_all(requests, seconds / expected)
+            share = checks / (requests * self.length)
+            choice = self._uneven(requests) if share < 1 else None
         else:
             base = expected = float(_on_line(requests, *self._plain))
             share = 0.0
         key = drafted, _bucket(requests)
         if key not in self._corrections:
-            self._corrections[key] = copy(self._correction(drafted, requests))
-        self._corrections[key].observe(base, expected, share, seconds)
+            self._corrections[key] = deepcopy(self._correction(drafted, requests))
+        self._corrections[key].observe(base, expected, share, seconds, choice)
 
-    def _observe_all(self, requests: int, ratio: float) -> None:
-        known = self._alls.get(_bucket(requests), ratio)
-        self._alls[_bucket(requests)] = known + ALL_RATE * (min(ratio, 3 * known) - known)
+    def _uneven(self, requests: int) -> float:
+        """The profile's seconds for uneven parts."""
+        return float(np.interp(requests, *self._extra))
 
     def to_dict(self) -> dict:
         """For JSON: the measured points, without the corrections."""
@@ -108,17 +112,18 @@ class StepTimes:
             "plain": [[requests, seconds] for requests, seconds in plain.items()],
             "drafted": [[*key, seconds] for key, seconds in drafted.items()],
             "stairs": self.stairs.tolist(),
+            "uneven": [[requests, seconds] for requests, seconds in self.uneven.items()],
         }
 
     @classmethod
     def from_dict(cls, saved: dict) -> "StepTimes":
         """Read what `to_dict` gave."""
         drafted = {(requests, tokens): seconds for requests, tokens, seconds in saved["drafted"]}
-        return cls(dict(saved["plain"]), drafted, saved["stairs"])
+        return cls(dict(saved["plain"]), drafted, saved["stairs"], dict(saved.get("uneven", ())))
 
     def _known(self, requests: int, most: int, others: int):
         """The profile's curve for these numbers, and what follows from it; made once."""
-        most = max(most, requests * self._length)
+        most = max(most, requests * self.length)
         key = requests, most, -(-others // OTHERS_STEP) * OTHERS_STEP
         if key not in self._curves:
             if len(self._curves) >= MOST_CURVES:

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+import minimoe.bench.contest as contest_module
 from minimoe.bench.bootstrap import interval, lower_bound
-from minimoe.bench.contest import LENGTHS, Turn
+from minimoe.bench.contest import LENGTHS, PROMPT_SETS, Contest, Settings, Turn
 from minimoe.bench.speculative import render, row
 
 
@@ -57,6 +58,38 @@ def test_the_bound_holds_about_as_often_as_it_says():
     for _ in range(200):
         held += lower_bound(list(rng.exponential(size=31)), draws=300) <= np.log(2)
     assert 0.93 <= held / 200 <= 1.0
+
+
+@pytest.mark.parametrize("load, requests", [(1, 4), (3, 12), (4, 4), (6, 12), (64, 64)])
+def test_each_domain_is_met_as_often_and_no_request_runs_at_a_lower_load(load, requests):
+    settings = Settings(load=load, new_tokens=32)
+    assert settings.requests(load) == requests
+    assert 1 <= settings.parts(load) <= PROMPT_SETS
+    assert Settings(load=4, new_tokens=10_000).parts(4) == 1
+
+
+def test_all_ways_begin_the_clock_at_the_same_place(monkeypatch):
+    """With 7 requests, 42 tokens a step and prompts of 40, drafting from the start would let the
+    first requests run ahead before the last is in decode."""
+    contest = Contest(Settings(load=7, new_tokens=3, prompt_tokens=40, lengths=(5,)))
+    for llm in (contest.plain, contest.drafting):
+        llm.engine.scheduler.token_budget = 42
+    begins = []
+
+    def start(llm, seqs):
+        start_all(llm, seqs)
+        begins.append([len(seq.tokens) for seq in seqs])
+
+    start_all = contest_module._start
+    monkeypatch.setattr(contest_module, "_start", start)
+    ways = ("none", "fixed 5", "scheduled")
+    for way in ways:  # their prompts are found from now on
+        contest.turn(way, 7, 0.0)
+    begins.clear()
+    turns = [contest.turn(way, 7, 0.0) for way in ways]
+    assert begins[:4] == begins[4:8] == begins[8:]
+    assert all(turn.request_steps == turn.steps * 7 for turn in turns)
+    assert turns[0].drafted_steps == 0 < turns[1].drafted_steps == turns[1].steps
 
 
 @pytest.mark.parametrize("method", ["prompt_lookup", "dspark"])

@@ -120,17 +120,36 @@ def test_profile_takes_the_fastest_and_drops_the_first():
     calls = {}
 
     def measure(requests, checks):
-        count = calls[requests, checks] = calls.get((requests, checks), 0) + 1
+        key = requests, checks and tuple(checks)
+        count = calls[key] = calls.get(key, 0) + 1
         if count == 1:
             return 0.01  # not a step at all
-        tokens = requests * (1 + (checks or 0))
-        seconds = 0.5 + requests if checks is None else linear(requests, tokens)
+        uneven = 0.3 if checks and min(checks) < max(checks) else 0.0
+        tokens = requests + sum(checks or ())
+        seconds = 0.5 + requests if checks is None else linear(requests, tokens) + uneven
         return seconds + [0.0, 50.0, 0.2][count % 3]
 
     times = profile(measure, sizes=(1, 4), length=5, repeats=3)
     assert times.plain_seconds(4) == 4.5
-    assert times.drafted_seconds(4, 20) == pytest.approx(linear(4, 4 + np.arange(21)))
-    assert set(calls) == {(r, k) for r in (1, 4) for k in (None, 0, 1, 3, 5)}
+    assert times.drafted_seconds(1, 5) == pytest.approx(linear(1, 1 + np.arange(6)))
+    assert times.drafted_seconds(4, 20) == pytest.approx(0.3 + linear(4, 4 + np.arange(21)))
+    assert times.all_seconds(4) == pytest.approx(linear(4, 24))
+    even = {(r, (k,) * r) for r in (1, 4) for k in (0, 1, 3, 5)}
+    assert set(calls) == even | {(1, None), (4, None), (4, (5, 5, 5, 1))}
+
+
+def test_what_a_choice_costs_is_found_out_whichever_kind_is_common():
+    """A round takes 3 with all drafts checked and 4 otherwise, on a machine that then slows down by
+    half; one round in twenty is of the other kind."""
+    for common in (20, 14):
+        times, rng = make(seconds=lambda requests, tokens: 3.0), np.random.default_rng(0)
+        for step in range(600):
+            checks = common if step % 20 else 34 - common
+            seconds = 3.0 if checks == 20 else 4.0
+            slow = 1.5 if step > 300 else 1.0
+            times.observe(True, 4, 4 + checks, slow * seconds * rng.uniform(0.9, 1.1))
+        assert times.all_seconds(4) == pytest.approx(4.5, rel=0.1)
+        assert times.drafted_seconds(4, 14)[-1] == pytest.approx(6.0, rel=0.1)
 
 
 @pytest.mark.parametrize("plain, drafted", [({}, {(1, 1): 1.0}), ({1: 1.0}, {})])
