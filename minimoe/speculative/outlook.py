@@ -10,6 +10,7 @@ from minimoe.speculative.step_times import StepTimes
 
 ROWS = 64  # requests' worth of survivals that are looked back upon
 PRIOR_RATE, PRIOR_ROWS = 0.7, 4  # what is believed before any was seen
+CLEARLY = 0.01  # the best of many choices looks better than it is: it must be better by this share
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Outlook:
     prices: np.ndarray
     full: np.ndarray
     dearest: float  # the highest of the prices
-    all_pay: bool  # checking every draft is as good as any choice among them
+    all_pay: bool  # no choice among the drafts is clearly better than checking all of them
 
     @property
     def gain(self) -> float:
@@ -90,5 +91,5 @@ def outlook(times: StepTimes, accepted: np.ndarray, requests: int, others: int =
         prices=rate * marginal,
         full=full,
         dearest=rate * float(marginal.max(initial=0.0)),
-        all_pay=all_rate >= best,
+        all_pay=all_rate * (1 + CLEARLY) >= best,
     )
