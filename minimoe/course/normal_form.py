@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.output_widget import OutputWidget
 
 from minimoe.errors import MinimoeError
 
@@ -17,10 +18,22 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 METADATA = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
 CELL_METADATA = ("tags", "jupyter", "jp-MarkdownHeadingCollapsed")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+OUTPUT = ("@jupyter-widgets/output", "OutputModel")
 
 
 class NotebookError(MinimoeError):
     """A notebook that cannot be read, or that failed while it ran."""
+
+
+class _SilentOutput(OutputWidget):
+    """The output area of sliders, which tells the kernel nothing of what it holds.
+
+    nbclient tells it through the very socket on which it waits for the cell's end, and a reply that
+    has come in the meantime is then not noticed until the time-out.
+    """
+
+    def send(self, data=None, metadata=None, buffers=None) -> None:
+        """Nobody reads it: widget state is not committed."""
 
 
 def read(path: str | Path) -> nbformat.NotebookNode:
@@ -48,6 +61,7 @@ def execute(notebook: nbformat.NotebookNode, folder: str | Path, timeout: int = 
         extra_arguments=["--log-level=ERROR"],  # of the kernel itself, not of the cells
         resources={"metadata": {"path": folder}},
     )
+    client.widget_registry[OUTPUT[0]][OUTPUT[1]] = _SilentOutput
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:

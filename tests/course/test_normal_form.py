@@ -81,6 +81,17 @@ def test_a_cell_that_takes_too_long_is_named(tmp_path):
         execute(notebook, tmp_path, timeout=1)
 
 
+def test_sliders_do_not_stall_a_run(tmp_path, monkeypatch):
+    """Telling the kernel what an output area holds may lose the reply that one waits for."""
+    told = []
+    monkeypatch.setattr("nbclient.output_widget.OutputWidget.send", lambda *said: told.append(said))
+    cell = "from minimoe.course.widgets import sliders\nsliders(print, size=(1, 4))"
+    notebook = source.build(f"%% code sliders\n{cell}\n")
+    execute(notebook, tmp_path)
+    assert not told
+    assert all("text" not in output for output in notebook.cells[0].outputs), "printed outside"
+
+
 def test_unreadable_files_are_one_clear_line(tmp_path):
     with pytest.raises(NotebookError, match="no notebook at"):
         read(tmp_path / "none.ipynb")
