@@ -47,24 +47,24 @@ def expected_tokens(rate: float = 0.75, most: int = 12) -> None:
     figure, axes = style.new_figure(7.5, 4.0)
     drafts = np.arange(most + 1)
     for value, color in ((rate, style.BLACK), (0.9, style.GREY), (0.5, style.GREY)):
-        tokens = [tokens_of_pass([value] * n) for n in drafts]
+        tokens = [expected_length([value] * n) for n in drafts]
         axes.plot(drafts, tokens, color=color, marker="", linestyle="-" if value == rate else ":")
         axes.annotate(
             f" {value:.2f} each", (drafts[-1], tokens[-1]), va="center", annotation_clip=False
         )
     for name, rates in lab.acceptance(lab.training_record()).items():
-        tokens = [tokens_of_pass(rates[:n]) for n in range(len(rates) + 1)]
+        tokens = [expected_length(rates[:n]) for n in range(len(rates) + 1)]
         axes.plot(range(len(tokens)), tokens, color=style.DOMAINS[name], label=name)
     axes.set(xlabel="drafts checked", ylabel="tokens a pass", ylim=(0.8, None))
     axes.set_title("later drafts add less, whatever the rate")
     axes.legend(title="our drafter, T = 1", loc="upper left")
     style.source_label(axes, "derived; domains measured on H200")
     plt.show()
-    at_three, limit = tokens_of_pass([rate] * 3), 1 / (1 - rate) if rate < 1 else np.inf
+    at_three, limit = expected_length([rate] * 3), 1 / (1 - rate) if rate < 1 else np.inf
     print(f"rate {rate:.2f}: 3 drafts give {at_three:.2f} tokens a pass, endless ones {limit:.2f}")
 
 
-def tokens_of_pass(rates) -> float:
+def expected_length(rates) -> float:
     """1 + the sum of the products of the first k rates."""
     return 1 + float(np.cumprod(rates).sum()) if len(rates) else 1.0
 
@@ -76,7 +76,9 @@ def acceptance_by_position() -> None:
     places = np.arange(1, 6)
     for name, rates in lab.acceptance(record).items():
         left.plot(places, rates, color=style.DOMAINS[name], label=name)
-    left.plot(places, REPORTED["chat"], color=style.GREY, linestyle=":", label="chat, Qwen3-4B")
+    left.plot(
+        places, REPORTED["chat"], color=style.GREY, linestyle=":", label="chats, Qwen3-4B"
+    )
     left.set(xlabel="position in the draft", ylabel="stays, if all before it did", ylim=(0.3, 1))
     left.set_title("temperature 1, by domain")
     left.legend(loc="lower left", fontsize=10)
@@ -98,7 +100,7 @@ def acceptance_text(temperature: int = 1) -> str:
     lines = ["position            1     2     3     4     5   tokens a pass"]
     for name, rates in lab.acceptance(lab.training_record(), temperature=temperature).items():
         values = " ".join(f"{rate:5.2f}" for rate in rates)
-        lines.append(f"{name:<14} {values}   {tokens_of_pass(rates):.2f}")
+        lines.append(f"{name:<14} {values}   {expected_length(rates):.2f}")
     return "\n".join(lines)
 
 
@@ -114,6 +116,7 @@ def experts_hit(one: list[float], six: list[float], experts: int, per_token: int
     left.plot([6 * load for load in loads], six, label="6 tokens a request")
     left.axhline(experts, color=style.GREY, linewidth=1, linestyle="-", marker="")
     left.set(xscale="log", xlabel="tokens in the step", ylabel="experts hit, of a layer")
+    _plain_ticks(left, [1, 4, 16, 64, 256])
     left.set_title(f"tiny-moe: {experts} experts, {per_token} a token")
     left.legend(loc="lower right", fontsize=10)
     right.plot(loads, [b / a for a, b in zip(one, six, strict=True)], label="tiny-moe, measured")
@@ -122,10 +125,16 @@ def experts_hit(one: list[float], six: list[float], experts: int, per_token: int
     right.axhline(1, color=style.GREY, linewidth=1, linestyle=":", marker="")
     right.text(1, 1.06, "a dense model", color=style.GREY, fontsize=10)
     right.set(xscale="log", xlabel="requests in the step", ylabel="experts read, times plain")
-    right.set_title("5 drafts checked: dear at load 1")
+    _plain_ticks(right, [1, 4, 16, 64, 256])
+    right.set_title("5 drafts checked: expensive at load 1")
     right.legend(loc="upper right", fontsize=10)
     style.source_label(left, "measured here; V4.1-Flash derived")
     plt.show()
+
+
+def _plain_ticks(axes, ticks: list[int]) -> None:
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
 
 
 def _more_experts(load: int, drafts: int = 5) -> float:
@@ -153,8 +162,7 @@ def speed_by_load(rates: dict[str, list[float]], loads) -> None:
         axes.plot(loads, [value / base for value, base in zip(row, plain, strict=True)], label=name)
     axes.axhline(1, color=style.BLACK, linewidth=1, linestyle=":", marker="")
     axes.set(xscale="log", xlabel="requests at once", ylabel="speed, times plain", ylim=(0, None))
-    axes.set_xticks(loads, [str(load) for load in loads])
-    axes.minorticks_off()
+    _plain_ticks(axes, loads)
     axes.set_title("what five drafts a pass do to the speed")
     axes.legend(loc="lower right")
     style.source_label(axes, "measured here")

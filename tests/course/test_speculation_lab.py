@@ -62,7 +62,7 @@ def test_the_record_adds_up():
                 assert rows[name]["accepted_length"] == pytest.approx(
                     tokens_per_pass_naive(rates), abs=0.01
                 )
-                assert figures.tokens_of_pass(rates) == pytest.approx(tokens_per_pass_naive(rates))
+                assert figures.expected_length(rates) == pytest.approx(tokens_per_pass_naive(rates))
 
 
 def test_distinct_experts_grow_with_tokens(llm):

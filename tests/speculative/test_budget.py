@@ -210,15 +210,19 @@ def test_any_order_of_calls_gives_checks_within_the_draft(form, calls):
 
 
 def test_a_decision_is_cheap():
+    """Beside sorting the slots and adding them up, timed in the same run: a few of these."""
     budget, rng = Budget(times_of(), G), np.random.default_rng(0)
     tables = [rng.beta(4, 1, size=(64, G)) for _ in range(20)]
-    seconds = []
+    deciding, sorting = [], []
     for number in range(400):
         start = time.perf_counter()
         budget.plan(64)
         budget.choose(tables[number % 20], [G] * 64)
-        seconds.append(time.perf_counter() - start)
-    assert np.quantile(seconds, 0.2) < 100e-6  # about 40 on a quiet core
+        middle = time.perf_counter()
+        np.sort(-tables[number % 20].cumprod(1), axis=None, kind="stable").cumsum().tolist()
+        deciding.append(middle - start)
+        sorting.append(time.perf_counter() - middle)
+    assert np.mean(deciding) < 20 * np.mean(sorting)  # about 2 on a quiet core
 
 
 def test_static_rules():
