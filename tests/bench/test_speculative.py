@@ -94,12 +94,12 @@ def test_all_ways_begin_the_clock_at_the_same_place(monkeypatch):
 
 @pytest.mark.parametrize("method", ["prompt_lookup", "dspark"])
 def test_a_small_run(method):
-    words = f"bench speculative --method {method} --load 2 --temperature 0 --pairs 1 --threads 1"
+    words = f"bench speculative --method {method} --load 4 --temperature 0 --pairs 1 --threads 1"
     command = [sys.executable, "-m", "minimoe", *words.split(), "--new-tokens", "4", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     (only,) = result["rows"]
-    assert only["load"] == 2 and only["none_tok_s"] > 0 and only["scheduled_tok_s"] > 0
+    assert only["load"] == 4 and only["none_tok_s"] > 0 and only["scheduled_tok_s"] > 0
     assert 1 <= only["accepted_length_fixed"] <= 6
     assert result["step_times"]["plain"]
 

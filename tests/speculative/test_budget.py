@@ -222,7 +222,7 @@ def test_a_decision_is_cheap():
         np.sort(-tables[number % 20].cumprod(1), axis=None, kind="stable").cumsum().tolist()
         deciding.append(middle - start)
         sorting.append(time.perf_counter() - middle)
-    assert np.mean(deciding) < 20 * np.mean(sorting)  # about 2 on a quiet core
+    assert np.quantile(deciding, 0.8) < 8 * np.quantile(sorting, 0.8)  # about 2 on a quiet core
 
 
 def test_static_rules():
