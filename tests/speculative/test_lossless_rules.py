@@ -142,7 +142,9 @@ def worlds(draw):
     heads = [np.array(draw(st.lists(SURE, min_size=4, max_size=4))).reshape(2, 2) for _ in models]
     rises = draw(st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0]), min_size=5, max_size=5))
     seconds = np.cumsum([1.0, *rises])
-    times = StepTimes({1: 0.6, 2: 0.8}, {(B, B + m): seconds[m] for m in range(2 * B + 1)})
+    uneven = {1: 0.0, 2: draw(st.sampled_from([0.0, 0.3]))}
+    points = {(B, B + m): seconds[m] for m in range(2 * B + 1)}
+    times = StepTimes({1: 0.6, 2: 0.8}, points, uneven=uneven)
     past = draw(st.lists(st.lists(SURE, min_size=2 * B, max_size=2 * B), max_size=4))
     return models, heads, times, [np.array(step).reshape(B, 2) for step in past]
 
