@@ -128,7 +128,9 @@ def _try(found: Check, answer: Callable, args: tuple) -> Verdict | None:
     wrong = difference(want, got, found.tolerance)
     if wrong is None:
         return None
-    return _hint(_advice(found, got, args) or wrong, found, args, want, got)
+    advice = _advice(found, got, args) or wrong
+    values = () if advice == got else (want, got)  # a verdict in words says it once
+    return _hint(advice, found, args, *values)
 
 
 def _advice(found: Check, got, args: tuple) -> str | None:

@@ -192,8 +192,17 @@ def judge(row, load, ranks, slots) -> str:
     held = [row[first : first + slots // ranks] for first in range(0, slots, slots // ranks)]
     peak, plain = peak_naive(load, held), peak_naive(load, greedy_naive(load, slots, ranks))
     if peak > 1.15 * plain:
-        return f"the busiest rank has {peak:.2f} times the mean; {1.15 * plain:.2f} will do"
+        found = f"the busiest rank has {peak:.2f} times the mean; {1.15 * plain:.2f} will do"
+        same = row == _undivided(load, ranks, slots)
+        return found + (": copies share an expert's load, so pack load / copies" if same else "")
     return FINE
+
+
+def _undivided(load, ranks, slots):
+    """Copies packed as if each had all of its expert's load."""
+    experts, _ = replicate_naive(load, slots)
+    rank = ranks_naive([load[e] for e in experts], ranks)
+    return [experts[i] for r in range(ranks) for i in range(slots) if rank[i] == r]
 
 
 def _greedy(load, ranks, slots):
@@ -210,6 +219,7 @@ class OwnPlacement(Check):
         Wrong(lambda load, ranks, slots: [load.index(max(load))] * slots, "no slot"),
         Wrong(lambda load, ranks, slots: list(range(len(load))), "one for each slot"),
         Wrong(lambda load, ranks, slots: sorted(_greedy(load, ranks, slots)), "will do"),
+        Wrong(_undivided, "pack load / copies"),
     ]
 
     def cases(self, rng: random.Random):
@@ -218,6 +228,7 @@ class OwnPlacement(Check):
         yield [90, 10, 10, 10, 10, 10, 10, 10], 4, 12
         yield [1, 2, 3, 4, 5, 6, 7, 8], 2, 10
         yield [60, 50, 1, 1, 1, 1], 3, 9
+        yield [50, 2, 1, 1, 2, 1, 50, 50, 1, 1, 100, 100, 50, 2, 5, 50], 8, 24
         for _ in range(12):
             ranks = rng.choice([2, 3, 4])
             per_rank, spare = rng.randrange(4, 9), rng.randrange(0, 3)

@@ -28,6 +28,16 @@ def _latent_twice(config, itemsize):
     return bytes_naive(config, itemsize) * (2 if config["kv_lora_rank"] else 1)
 
 
+def _key_half_twice(config, itemsize):
+    width = 2 * config["kv_lora_rank"] + config["qk_rope_head_dim"] if config["kv_lora_rank"] else 0
+    return config["num_hidden_layers"] * width * itemsize or bytes_naive(config, itemsize)
+
+
+def _rope_per_head(config, itemsize):
+    rope = config["qk_rope_head_dim"] * config["num_attention_heads"]
+    return bytes_naive({**config, "qk_rope_head_dim": rope}, itemsize)
+
+
 def _keys_only(config, itemsize):
     return bytes_naive(config, itemsize) / (1 if config["kv_lora_rank"] else 2)
 
@@ -45,6 +55,8 @@ class BytesPerToken(Check):
         Wrong(_one_layer, "every layer keeps its own"),
         Wrong(_all_heads, "num_key_value_heads"),
         Wrong(_latent_twice, "the latent serves as key and as value"),
+        Wrong(_key_half_twice, "the latent serves as key and as value"),
+        Wrong(_rope_per_head, "one rotary key for all heads"),
         Wrong(_keys_only, "a key and a value"),
         Wrong(_no_rope, "rotary key"),
         Wrong(lambda config, itemsize: bytes_naive(config, 1), "itemsize"),
@@ -85,6 +97,8 @@ class BytesPerToken(Check):
             (_one_layer, "every layer keeps its own: times the layers"),
             (_all_heads, "only num_key_value_heads heads have keys and values of their own"),
             (_latent_twice, "the latent serves as key and as value: it is kept once"),
+            (_key_half_twice, "the latent serves as key and as value: it is kept once"),
+            (_rope_per_head, "a layer keeps one rotary key for all heads"),
             (_keys_only, "a key and a value are kept for each KV head"),
             (_no_rope, "the rotary key is kept beside the latent"),
             (lambda config, itemsize: bytes_naive(config, 1), "each value has itemsize bytes"),
@@ -114,6 +128,10 @@ def _rounds_down(lengths, block_size):
     return sum(length // block_size for length in lengths), waste_naive(lengths, block_size)[1]
 
 
+def _one_for_none(lengths, block_size):
+    return waste_naive([max(1, length) for length in lengths], block_size)
+
+
 def _counts_tokens(lengths, block_size):
     return waste_naive(lengths, block_size)[0], sum(lengths)
 
@@ -128,6 +146,8 @@ class BlocksAndWaste(Check):
         Wrong(_joined, "shares no block"),
         Wrong(_rounds_down, "the last block is begun"),
         Wrong(_counts_tokens, "hold no token"),
+        Wrong(lambda *args: waste_naive(*args)[::-1], "blocks first"),
+        Wrong(_one_for_none, "without tokens needs no block"),
     ]
 
     def cases(self, rng: random.Random):
@@ -148,7 +168,11 @@ class BlocksAndWaste(Check):
         return waste_naive(lengths, block_size)
 
     def hint(self, got, lengths, block_size):
-        blocks, _ = self.expected(lengths, block_size)
+        blocks, waste = self.expected(lengths, block_size)
+        if tuple(got) == (waste, blocks):
+            return "give the blocks first, then the empty positions"
+        if 0 in lengths and got[0] == _one_for_none(lengths, block_size)[0]:
+            return "a request without tokens needs no block"
         if got[0] == _one_more(lengths, block_size)[0] > blocks:
             return "a request that exactly fills its blocks needs no further one"
         if got[0] == _joined(lengths, block_size)[0] < blocks:
@@ -167,6 +191,11 @@ def steps_naive(lengths, slots):
 
 def _sorted_first(lengths, slots):
     ordered = sorted(lengths)
+    return static_steps(ordered, slots), continuous_steps(ordered, slots)
+
+
+def _longest_first(lengths, slots):
+    ordered = sorted(lengths, reverse=True)
     return static_steps(ordered, slots), continuous_steps(ordered, slots)
 
 
@@ -191,6 +220,7 @@ class BatchingSteps(Check):
     name = "02-batching-steps"
     wrong = [
         Wrong(_sorted_first, "order of arrival"),
+        Wrong(_longest_first, "order of arrival"),
         Wrong(_no_tail, "places stay empty"),
         Wrong(_dealt_out, "whichever place is free first"),
         Wrong(_longest_only, "waits until a place is free"),
@@ -219,7 +249,7 @@ class BatchingSteps(Check):
 
     def hint(self, got, lengths, slots):
         static, continuous = self.expected(lengths, slots)
-        if tuple(got) == _sorted_first(lengths, slots):
+        if tuple(got) in (_sorted_first(lengths, slots), _longest_first(lengths, slots)):
             return "requests start in their order of arrival: do not sort them"
         if got[0] != static:
             return "static: each batch of `slots` takes as many steps as its longest request"
