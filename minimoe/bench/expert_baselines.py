@@ -91,4 +91,5 @@ BASELINES = {
     "transformers batched_mm": transformers_layer("batched_mm"),
 }
 CAPTURABLE = {"torch._grouped_mm"}  # the others wait for the device, or may
-BATCHED_ROWS = 256  # transformers' batched_mm copies a weight per row: not beyond this many
+BATCHED_ROWS = 256  # transformers' batched_mm copies an expert per row: not beyond this many,
+# nor beyond a quarter of the free memory

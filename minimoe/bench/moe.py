@@ -10,7 +10,14 @@ from minimoe.bench.expert_shapes import SHAPES, ExpertShape, random_weights, rou
 from minimoe.bench.timing import about, save, seconds_each
 from minimoe.errors import MinimoeError
 from minimoe.ops.grouped_experts import describe_path, experts_serve
-from minimoe.perf.hardware import DTYPES, Hardware, from_dict, measure, usable_dtypes
+from minimoe.perf.hardware import (
+    DTYPES,
+    Hardware,
+    free_memory,
+    from_dict,
+    measure,
+    usable_dtypes,
+)
 from minimoe.perf.roofline import Work, expert_activations, expert_layer, predict
 
 TOKENS = {"tiny": [1, 4, 16, 64, 256, 1024, 4096], "cpu": [1, 8, 32, 128, 512, 4096]}
@@ -140,9 +147,11 @@ def _triton(*args, **kwargs):
 def time_baselines(x, ids, weights, device: str) -> dict:
     """Seconds per baseline, or the reason why it does not run here."""
     rows, chosen, ends = sorted_rows(x, ids, weights[0][0].shape[0])
+    expert = sum(w[0].nbytes for w in weights[0])
+    most = min(BATCHED_ROWS * expert, free_memory(device) // 4)
     out = {}
     for name, make in BASELINES.items():
-        if name.endswith("batched_mm") and len(rows) > BATCHED_ROWS:
+        if name.endswith("batched_mm") and len(rows) * expert > most:
             out[name] = "copies a weight per row: too large here"
             continue
         try:

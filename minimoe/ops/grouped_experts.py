@@ -5,11 +5,12 @@ Every path takes the same arguments: `x [T, D]`, `ids [T, K]` (chosen experts), 
 `down @ (silu(gate @ x) * (up @ x))` (GLU variants, arXiv 2002.05202).
 """
 
-from functools import lru_cache
-
 import numpy as np
 import torch
 import torch.nn.functional as F
+
+from minimoe.ops.expert_rows import FromExperts, ToExperts
+from minimoe.ops.streamed_products import can_group, few_rows, good_rows, grouped_linear, linear
 
 GATHER_ROWS = 48  # measured: up to here copying weights beats sorting and padding rows
 COPIED_ROWS = 16  # measured: copying a small expert costs as much as computing this many rows
@@ -47,26 +48,57 @@ def experts_gather(x, ids, weights, gate_up, down):
     return out[:, 0]
 
 
+def experts_one_token(x, ids, weights, gate_up, down):
+    """T = 1 and large experts: nothing to sort or to gather. Between two products that each stream
+    a weight the caches are cold, so that every small operation costs several times its usual."""
+    experts = ids[0].tolist()
+    h = silu_mul(torch.cat([F.linear(x, gate_up[e]) for e in experts]))  # [K, F]
+    rows = h.mul_(weights.to(x.dtype).t()).split(1)
+    out = torch.cat([F.linear(row, down[e]) for row, e in zip(rows, experts, strict=True)])
+    return out.sum(0, keepdim=True)
+
+
 def experts_per_expert(x, ids, weights, gate_up, down):
     """A matrix product per expert that was hit: best when each has many rows or large weights.
 
-    Every expert's rows go through the same small buffer, which stays in a cache; fresh memory for
-    all rows at once costs as much as the products.
+    Experts with few rows are taken together, since small operations are what their products wait
+    for. The others come one by one, through a small buffer that stays in a cache, and add their
+    results to the tokens at once: fresh memory for all T * K rows costs as much as the products.
     """
-    T, K = ids.shape
-    order, counts = _sort_by_expert(ids, gate_up.shape[0])
-    tokens, counts = order // K, counts.tolist()
-    buffer = x.new_empty(max(counts), x.shape[1])
-    out = x.new_empty(T * K, x.shape[1])  # by token
-    start = 0
-    for expert, count in enumerate(counts):
-        if count:
-            part = slice(start, start + count)
-            torch.index_select(x, 0, tokens[part], out=buffer[:count])
-            hidden = silu_mul(linear(buffer[:count], gate_up[expert]))  # [count, F]
-            out.index_copy_(0, order[part], linear(hidden, down[expert]))
-            start += count
-    return torch.bmm(weights[:, None].to(x.dtype), out.view(T, K, x.shape[1]))[:, 0]
+    order, ends, many = _few_and_many(ids, gate_up)
+    tokens, start = order // ids.shape[1], int(ends[-1])
+    scale = weights.flatten().index_select(0, order)[:, None].to(x.dtype)  # [T*K, 1]
+    out = torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+    if start:
+        h = grouped_linear(x.index_select(0, tokens[:start]), gate_up, ends)
+        rows = grouped_linear(silu_mul(h).mul_(scale[:start]), down, ends)
+        out.index_add_(0, tokens[:start], rows.to(out.dtype))
+    padded = [good_rows(count, gate_up[expert]) for expert, count in many]
+    buffer = x.new_zeros(max(padded, default=0), x.shape[1])
+    for (expert, count), good in zip(many, padded, strict=True):
+        part = slice(start, start := start + count)
+        torch.index_select(x, 0, tokens[part], out=buffer[:count])
+        hidden = silu_mul(linear(buffer[:good], gate_up[expert]))  # [M, F]
+        hidden[:count].mul_(scale[part])
+        rows = linear(hidden, down[expert]).contiguous()[:count]
+        out.index_add_(0, tokens[part], rows.to(out.dtype))
+    return out.to(x.dtype)
+
+
+def _few_and_many(ids: torch.Tensor, gate_up: torch.Tensor):
+    """Row numbers `[T*K]`, those of experts with few rows first, by expert in both parts; the end
+    of each expert's rows in the first part, `[E]`; and (expert, rows) of each in the second.
+    In NumPy, as below."""
+    flat = ids.cpu().numpy().ravel()
+    counts = np.bincount(flat, minlength=gate_up.shape[0])
+    limit = few_rows(gate_up[0]) if can_group(gate_up) else 0
+    many = np.flatnonzero(counts > limit)
+    key, listed = flat, list(zip(many.tolist(), counts[many].tolist(), strict=True))
+    if listed:
+        key = flat + len(counts) * (counts > limit)[flat]
+        counts[many] = 0
+    arrays = key.argsort(kind="stable"), counts.cumsum(dtype=np.int32)
+    return *(torch.from_numpy(array).to(ids.device) for array in arrays), listed
 
 
 def experts_padded(x, ids, weights, gate_up, down):
@@ -130,45 +162,11 @@ def experts_grouped_mm(x, ids, weights, gate_up, down):
     back = torch.empty_like(order).scatter_(0, order, torch.arange(T * K, device=order.device))
     ends = counts.cumsum(0).to(torch.int32)  # [E]
     x16, gate_up, down = (t.to(torch.bfloat16) for t in (x, gate_up, down))
-    rows = _ToExperts.apply(x16, order, back, K)  # [T*K, D]
+    rows = ToExperts.apply(x16, order, back, K)  # [T*K, D]
     h = torch._grouped_mm(rows, gate_up.transpose(1, 2), offs=ends)  # [T*K, 2F]
     out = torch._grouped_mm(silu_mul(h), down.transpose(1, 2), offs=ends)  # [T*K, D]
-    by_token = _FromExperts.apply(out, order, back).view(T, K, -1)
+    by_token = FromExperts.apply(out, order, back).view(T, K, -1)
     return (by_token * weights[..., None]).sum(1).to(x.dtype)  # [T, D]
-
-
-class _ToExperts(torch.autograd.Function):
-    """Copy each token's row to its K places in expert order: `[T, D]` to `[T*K, D]`.
-
-    Autograd's own backward of a gather adds atomically into rows. Knowing that every row is read
-    exactly K times makes it a gather and a sum: faster, and the same every time.
-    """
-
-    @staticmethod
-    def forward(ctx, x, order, back, K):
-        ctx.save_for_backward(back)
-        ctx.K = K
-        return x.index_select(0, order // K)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (back,) = ctx.saved_tensors
-        grad = grad.index_select(0, back).unflatten(0, (-1, ctx.K)).sum(1)
-        return grad, None, None, None
-
-
-class _FromExperts(torch.autograd.Function):
-    """Rows in expert order back to token order, `[T*K, D]`; its gradient goes the other way."""
-
-    @staticmethod
-    def forward(ctx, rows, order, back):
-        ctx.save_for_backward(order)
-        return rows.index_select(0, back)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (order,) = ctx.saved_tensors
-        return grad.index_select(0, order), None, None
 
 
 def experts_train(x, ids, weights, gate_up, down):
@@ -198,7 +196,7 @@ def choose_path(rows: int, x: torch.Tensor, gate_up: torch.Tensor):
     if x.is_cuda:
         return _cuda_path(x, gate_up)[0]
     if _is_large(gate_up):
-        return experts_per_expert
+        return experts_one_token if x.shape[0] == 1 else experts_per_expert
     if rows <= GATHER_ROWS:
         return experts_gather
     return experts_padded
@@ -224,28 +222,6 @@ def _cuda_path(x: torch.Tensor, gate_up: torch.Tensor):
 def experts_serve(x, ids, weights, gate_up, down):
     """The fastest path for this size and device; not differentiable."""
     return choose_path(ids.numel(), x, gate_up)(x, ids, weights, gate_up, down)
-
-
-def linear(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """`x [M, D] @ weight.T` for a weight that comes from memory.
-
-    On a CPU in float32 the default product (MKL) reads a weight at full speed for up to three rows,
-    and at half of it from four; oneDNN is measured faster from there on, for large weights.
-    """
-    rows, size = x.shape[0], weight.numel()
-    if rows >= 8 or (rows >= 4 and size >= 2 << 20):
-        one_dnn = None if x.is_cuda or x.dtype != torch.float32 else _one_dnn()
-        if one_dnn is not None:
-            return one_dnn(x, weight, None, "none", [], "")
-    return F.linear(x, weight)
-
-
-@lru_cache(maxsize=1)
-def _one_dnn():
-    """oneDNN's linear, where this build of PyTorch has it (x86 and 64-bit Arm Linux)."""
-    if not torch.backends.mkldnn.is_available():
-        return None
-    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 
 def _sort_by_expert(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torch.Tensor]:
