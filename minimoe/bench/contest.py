@@ -21,7 +21,6 @@ PROMPT_SETS = 4  # of a load, used in turn, so that their prefill is mostly foun
 DOMAINS = 4
 ROOM = 6  # times the tokens wanted: a fast request may run this far ahead
 START = 64  # tokens that the first requests may make before the last is in decode
-PART = 4096  # new tokens from which on a turn is long enough to be timed; shorter ones have parts
 
 
 @dataclass
@@ -56,6 +55,7 @@ class Settings:
     form: str = "priced"
     threshold: float = 0.5
     lengths: tuple[int, ...] = LENGTHS
+    turn_tokens: int = 4096  # new tokens that are enough for a turn; shorter ones have parts
 
     @property
     def longest(self) -> int:
@@ -72,8 +72,8 @@ class Settings:
         return math.lcm(load, DOMAINS)
 
     def parts(self, load: int) -> int:
-        """Parts of a turn, one a set of prompts."""
-        wanted = PART / (self.requests(load) * self.new_tokens)
+        """Parts of a turn, one a set of prompts, so at most four."""
+        wanted = self.turn_tokens / (self.requests(load) * self.new_tokens)
         return min(PROMPT_SETS, max(1, math.ceil(wanted)))
 
 

@@ -21,6 +21,12 @@ def add_arguments(parser) -> None:
     parser.add_argument("--pairs", type=int, default=15, help="turns that each way gets")
     parser.add_argument("--new-tokens", type=int, default=64, help="a request, on average")
     parser.add_argument("--prompt-tokens", type=int, default=64)
+    parser.add_argument(
+        "--turn-tokens",
+        type=int,
+        default=4096,
+        help="new tokens that make a turn long enough; shorter ones have 4 parts",
+    )
     parser.add_argument("--method", default="dspark", help="dspark or prompt_lookup")
     parser.add_argument("--form", default="priced", help="priced, production or lossless")
     parser.add_argument("--threshold", type=float, default=0.5, help="of the static rule")
@@ -33,7 +39,8 @@ def add_arguments(parser) -> None:
 def main(args) -> dict:
     """Rows `load, temperature, none_tok_s, fixed_tok_s, best_fixed_tok_s, best_fixed_length,
     scheduled_tok_s, threshold_tok_s, ...`; see `row`."""
-    if min(*args.load, args.pairs, args.new_tokens, args.prompt_tokens, args.threads) < 1:
+    counts = args.pairs, args.new_tokens, args.prompt_tokens, args.turn_tokens, args.threads
+    if min(*args.load, *counts) < 1:
         raise MinimoeError("load, pairs, tokens and threads must each be 1 or more")
     import torch
 
@@ -42,7 +49,7 @@ def main(args) -> dict:
 
     torch.set_num_threads(args.threads)
     given = {field.name: getattr(args, field.name) for field in fields(Settings)
-             if field.name != "lengths"}  # fmt: skip
+             if hasattr(args, field.name)}  # fmt: skip
     settings = Settings(**{**given, "load": max(args.load)})
     contest = Contest(settings)
     rows = []
