@@ -1,7 +1,7 @@
 """`check("NN-name", fn)`: grade a reader's function and say in a line what to do next.
 
 It prints *not done yet*, *right*, or a hint with what was expected and what came, and it never
-raises. The checks themselves stand in `minimoe/course/checks/`, one file per notebook.
+raises. The checks themselves stand in `minimoe/course/checks/`; each file says of which exercises.
 """
 
 import copy

@@ -3,7 +3,7 @@
 import random
 from itertools import islice
 
-from minimoe.course.checks import kv_reuse, kv_store
+from minimoe.course.checks import kv_reuse, victim
 from minimoe.course.conversation import computed_with_reuse, prompt_lengths
 
 
@@ -19,14 +19,14 @@ def test_no_two_mistakes_of_a_conversation_give_one_number():
 
 
 def test_no_two_orders_drop_the_same_blocks():
-    check = kv_store.Victim()
+    check = victim.Victim()
     case = next(iter(check.cases(random.Random(0))))
     orders = [
-        kv_store.hyperbolic,
-        kv_store._without_one,
-        kv_store.by(kv_store._until_last_use),
-        kv_store.by(lambda use: use.last),
-        kv_store.by(lambda use: use.first),
-        kv_store.by(lambda use: (use.count, use.last)),
+        victim.hyperbolic,
+        victim._without_one,
+        victim.by(victim._until_last_use),
+        victim.by(lambda use: use.last),
+        victim.by(lambda use: use.first),
+        victim.by(lambda use: (use.count, use.last)),
     ]
     assert len({tuple(check.call(order, *case)) for order in orders}) == len(orders)

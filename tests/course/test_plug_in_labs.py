@@ -7,7 +7,7 @@ from models import random_model, small_config
 from minimoe import LLM
 from minimoe.bench.prompts import mixed_prompts
 from minimoe.course import eviction_lab, experts_lab, kv_lab, own_wire, solved
-from minimoe.course.checks.eviction import deepest
+from minimoe.course.checks.first_to_go import deepest
 from minimoe.course.checks.own_experts import _grouped as once_each
 from minimoe.model.serving import ServingModel, ServingMoE
 from minimoe.perf import kv_cost

@@ -1,0 +1,111 @@
+"""Exercise 1 of 08: an eviction policy of one's own, in the real replay."""
+
+import random
+
+from minimoe.course.check import Check, Wrong, register
+from minimoe.kvstore.replay import replay
+from minimoe.kvstore.retention import Choice
+from minimoe.kvstore.trace import Request
+
+
+def hyperbolic(blocks: dict):
+    """The block with the fewest uses per touch since it came in; of equals the least recent."""
+    now = max(use.last for use in blocks.values())
+
+    def worth(block):
+        use = blocks[block]
+        return use.count / (now - use.first + 1), use.last
+
+    return min(blocks, key=worth)
+
+
+def requests_of(prompts: list[list[int]]) -> list[Request]:
+    """Requests a second apart, one for each list of block ids."""
+    return [Request(i * 1000, 0, 0, blocks) for i, blocks in enumerate(prompts)]
+
+
+def _scanned(rng: random.Random) -> list[list[int]]:
+    """Popular prompts between a stream of prompts that nobody repeats."""
+    prompts, new = [], 1000
+    for _ in range(rng.randrange(8, 30)):
+        if rng.random() < 0.5:
+            first = 100 * rng.randrange(3)
+            prompts.append(list(range(first, first + rng.randrange(1, 5))))
+        else:
+            count = rng.randrange(1, 5)
+            prompts.append(list(range(new, new + count)))
+            new += count
+    return prompts
+
+
+def by(order):
+    """A choice that takes the block whose `Use` is least in some order."""
+    return lambda blocks: min(blocks, key=lambda block: order(blocks[block]))
+
+
+def _without_one(blocks):
+    now = max(use.last for use in blocks.values())
+    return by(lambda use: (use.count / (now - use.first or 1), use.last))(blocks)
+
+
+def _until_last_use(use):
+    return use.count / (use.last - use.first + 1), use.last
+
+
+@register
+class Victim(Check):
+    """The reader's function is put into the replay; what it drops is compared block by block."""
+
+    name = "08-victim"
+    wrong = [
+        Wrong(by(lambda use: use.last), "so far that is LRU"),
+        Wrong(by(lambda use: (use.count, use.last)), "so far that is LFU"),
+        Wrong(by(lambda use: use.first), "so far that is FIFO"),
+        Wrong(by(_until_last_use), "runs to `now`"),
+        Wrong(_without_one, "+ 1 is missing"),
+        Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "another block"),
+        Wrong(lambda blocks: blocks[hyperbolic(blocks)].last, "no resident block"),
+    ]
+
+    def cases(self, rng: random.Random):
+        """First one that tells all known orders apart; then a capacity of one, equal worth, prompts
+        larger than the cache, and scans."""
+        yield [[10], [0], [0, 1], [11, 12, 13], [14, 15], [16, 17]], 5
+        yield [[1], [1], [2], [1]], 1
+        yield [[1, 2], [1, 2], [3], [4], [1, 2]], 3
+        yield [[1], [1], [2], [2], [2], [3], [1], [2]], 2
+        yield [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5]], 3
+        for _ in range(40):
+            yield _scanned(rng), rng.randrange(2, 12)
+
+    def expected(self, prompts, capacity):
+        return self.call(hyperbolic, prompts, capacity)
+
+    def call(self, answer, prompts, capacity):
+        """The blocks dropped, in order."""
+        dropped = []
+
+        def choose(blocks):
+            dropped.append(answer(blocks))
+            return dropped[-1]
+
+        replay(requests_of(prompts), lambda: Choice(choose), capacity)
+        return dropped
+
+    def describe(self, prompts, capacity):
+        return f"prompts of blocks {prompts}, room for {capacity}; the blocks dropped, in order"
+
+    def hint(self, got, prompts, capacity):
+        known = {
+            "LRU": by(lambda use: use.last),
+            "FIFO": by(lambda use: use.first),
+            "LFU": by(lambda use: (use.count, use.last)),
+        }
+        if got == self.call(by(_until_last_use), prompts, capacity):
+            return "the time runs to `now`, not to the block's own last use"
+        if got == self.call(_without_one, prompts, capacity):
+            return "the + 1 is missing: a block that came in last is divided by 1"
+        for name, order in known.items():
+            if got == self.call(order, prompts, capacity):
+                return f"so far that is {name}: divide the uses by the time since it came in"
+        return "another block should go"
