@@ -1,8 +1,9 @@
 """`bench speculative`: tokens per second by load, for no drafts, fixed lengths, and the budget.
 
-One process and one set of prompts; the ways take turns, pair by pair. `load` is how many requests
-run at once, the four domains in equal parts. The clock runs while all of them are in decode, so
-prompts and the thinning-out at the end of a batch take no part.
+One process and the same prompts; the ways take turns, pair by pair, and part by part where turns
+are short. `load` is how many requests run at once, the four domains in equal parts. No way drafts
+until all of them are in decode; then the clock runs, so prompts and the thinning-out at the end of
+a batch take no part.
 """
 
 import json

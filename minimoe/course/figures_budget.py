@@ -231,8 +231,9 @@ def gains_text(rows: list[dict]) -> str:
         if row["load"] in POST:
             low, high = POST[row["load"]]
             said = f"{low:+g} %" if low == high else f"{low:+g} to {high:+g} %"
+            gain = round(row["gain_over_fixed"], 1) + 0.0  # no -0.0
             lines.append(
-                f"{row['load']:>8}{said:>14}{row['gain_over_fixed']:+7.1f}"
+                f"{row['load']:>8}{said:>14}{gain:+7.1f}"
                 f"{row['checked_per_request']:8.1f}{row['accepted_length']:15.2f}"
             )
     return "\n".join(lines)
