@@ -35,6 +35,7 @@ SHAPES = {
     "ep64-spares": ExpertShape("ep64-spares", D=5120, F=2304, E=7, K=6, P=64),
 }
 CACHES = 8  # the large CPU layer: weights this many times the last-level cache
+TURNS = 6  # of runs over different experts
 MEMORY_SHARE = 0.25  # of what is free
 
 
@@ -84,6 +85,21 @@ def random_weights(shape: ExpertShape, dtype, device: str, seed: int = 0):
         _random((shape.E, 2 * shape.F, shape.D), shape.D, dtype, device, seed),
         _random((shape.E, shape.D, shape.F), shape.F, dtype, device, seed + 1),
     )
+
+
+def weight_sets(shape: ExpertShape, dtype, device: str) -> list:
+    """Pairs (gate_up, down) to take turns with, so that a cache still holds no weight that is met.
+
+    On a CPU one token's experts would fit in a large cache: the pairs are windows over a list of up
+    to half as many experts more, each K further on."""
+    if device.startswith("cuda"):
+        sets = 3 if shape.weight_bytes(dtype.itemsize) < 1 << 30 else 1
+        return [random_weights(shape, dtype, device, seed=2 * i) for i in range(sets)]
+    sets = 1 + min(TURNS - 1, shape.E // 2 // shape.K) if shape.name == "cpu" else 1
+    more = replace(shape, E=shape.E + (sets - 1) * shape.K)
+    gate_up, down = random_weights(more, dtype, device)
+    starts = range(0, sets * shape.K, shape.K)
+    return [(gate_up[at : at + shape.E], down[at : at + shape.E]) for at in starts]
 
 
 def _random(size, fan_in: int, dtype, device: str, seed: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ from minimoe.bench.expert_shapes import (
     random_weights,
     routed,
     sized,
+    weight_sets,
 )
 from minimoe.errors import MinimoeError
 from minimoe.ops.grouped_experts import experts_naive
@@ -89,6 +90,15 @@ def test_the_cpu_layer_is_larger_than_the_cache(monkeypatch):
     assert "quarter of the free memory" in small.note
     with pytest.raises(MinimoeError, match="needs .* GiB .* choose another"):
         sized(SHAPES["ep8"], 2)
+
+
+def test_runs_take_turns_over_other_experts():
+    layer = ExpertShape("cpu", D=32, F=16, E=24, K=2)
+    sets = weight_sets(layer, torch.float32, "cpu")
+    assert len(sets) == 6 and all(gate_up.shape == (24, 32, 32) for gate_up, _ in sets)
+    assert sets[1][0][0].equal(sets[0][0][2]) and not sets[1][0][0].equal(sets[0][0][0])
+    assert sum(gate_up[0].data_ptr() for gate_up, _ in sets) > 6 * sets[0][0].data_ptr()
+    assert len(weight_sets(SMALL, torch.float32, "cpu")) == 1  # a layer that a cache should hold
 
 
 def run(module, *words):

@@ -98,7 +98,7 @@ MIXED = [0, 1, 3, 4, 0, 12, 13, 17, 31, 32, 33, 128, 129, 0, 2]
 
 
 @pytest.mark.parametrize("large", [True, False])
-@pytest.mark.parametrize("counts", [MIXED, [330, 0, 2], [0, 0, 319], [40] * 3, [3, 3, 3, 0]])
+@pytest.mark.parametrize("counts", [MIXED, [301, 0, 2], [0, 0, 287], [40] * 3, [3, 3, 3, 0]])
 def test_every_way_to_multiply_in_one_layer(counts, large, monkeypatch):
     if large:
         monkeypatch.setattr(streamed_products, "LARGE_WEIGHT", 1)
@@ -162,7 +162,7 @@ def test_the_choice_is_by_size():
 
 
 @pytest.mark.parametrize("outputs", [8, 2048])
-@pytest.mark.parametrize("rows", [0, 1, 3, 4, 5, 13, 17, 32, 100, 128, 129, 319, 320, 400])
+@pytest.mark.parametrize("rows", [0, 1, 3, 4, 5, 13, 17, 32, 100, 128, 129, 287, 288, 301])
 def test_linear_is_linear(rows, outputs):
     random = torch.Generator().manual_seed(rows)
     x, weight = (torch.randn(n, 1024, generator=random) for n in (rows, outputs))

@@ -7,31 +7,41 @@ from minimoe.perf.roofline import Work, away_from_knee, predict
 
 OVERHEAD = 12e-6  # seconds: the kernels of one layer start one after another
 ON_CPU = sorted(path.stem for path in FOLDER.glob("cpu-*.json"))
+THIN = range(4, 33)  # mean rows an expert at which no product on a CPU reads at full speed
 
 
 @pytest.mark.parametrize("name, least", [("h200-moe", 6), ("h200-attention", 6)])
 def test_within_a_quarter_away_from_the_knee_on_a_gpu(name, least):
-    assert rows_within_a_quarter(name) >= least
+    ratios = ratios_away_from_knee(name)
+    assert len(ratios) >= least and all(0.75 < r < 1.25 for r in ratios.values()), ratios
 
 
-@pytest.mark.parametrize("name", ON_CPU)
-def test_within_a_quarter_away_from_the_knee_on_a_cpu(name):
-    assert rows_within_a_quarter(name) >= 3
+def test_within_a_quarter_away_from_the_knee_on_a_cpu():
+    ratios = {}
+    for name in ON_CPU:
+        ratios |= ratios_away_from_knee(name)
+    thin = {key: ratios.pop(key) for key in list(ratios) if key[2] in THIN}
+    assert len(ratios) >= 4 and all(0.75 < r < 1.25 for r in ratios.values()), ratios
+    # At 4 to 32 rows the best product at hand reads a weight at two thirds of the bandwidth
+    # (minimoe/ops/streamed_products.py): the roofline, which knows of none, is too fast by that.
+    assert all(0.6 < r < 1.0 for r in thin.values()), thin
 
 
-def rows_within_a_quarter(name: str) -> int:
-    """How many rows of the file are away from the knee: all of them predicted within 25 %."""
+def ratios_away_from_knee(name: str) -> dict[tuple, float]:
+    """Predicted over measured time of the rows away from the knee, by shape, size and mean rows of
+    an expert."""
     saved = load(name)
     bandwidth, rate = saved.roofs.read, saved.roofs.matmul[saved.dtype]
-    checked = 0
+    ratios = {}
     for row in saved.rows:
         work = Work(row["flops"], row["bytes"] + row.get("activation_bytes", 0))
         if "ragged" in row["shape"] or not away_from_knee(work, bandwidth, rate):
             continue
-        ratio = predict(work, bandwidth, rate, OVERHEAD) / row["seconds"]
-        assert 0.75 < ratio < 1.25, (row["shape"], row.get("tokens"), row.get("context"), ratio)
-        checked += 1
-    return checked
+        mean = round(row["rows"] / row["experts_hit"]) if "experts_hit" in row else None
+        size = row.get("context", row.get("tokens"))
+        seconds = predict(work, bandwidth, rate, OVERHEAD)
+        ratios[row["shape"], size, mean] = seconds / row["seconds"]
+    return ratios
 
 
 @pytest.mark.parametrize("name", ON_CPU)
