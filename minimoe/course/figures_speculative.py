@@ -76,9 +76,7 @@ def acceptance_by_position() -> None:
     places = np.arange(1, 6)
     for name, rates in lab.acceptance(record).items():
         left.plot(places, rates, color=style.DOMAINS[name], label=name)
-    left.plot(
-        places, REPORTED["chat"], color=style.GREY, linestyle=":", label="chats, Qwen3-4B"
-    )
+    left.plot(places, REPORTED["chat"], color=style.GREY, linestyle=":", label="chats, Qwen3-4B")
     left.set(xlabel="position in the draft", ylabel="stays, if all before it did", ylim=(0.3, 1))
     left.set_title("temperature 1, by domain")
     left.legend(loc="lower left", fontsize=10)
