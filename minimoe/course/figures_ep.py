@@ -181,6 +181,12 @@ def model_check_table() -> str:
     return "\n".join(lines)
 
 
+def held_back(kind: str) -> float:
+    """The largest error of a predicted time of "experts" or "attention", in rows held back."""
+    worst = calibration.worst_errors(kind)
+    return max(error for name, error in worst.items() if name != "shown")
+
+
 def expert_error(error: float, requests: int) -> str:
     """EP8 / EP64 if our expert kernels were so much slower than the fit says, in either group."""
     both, kernels = instances(), calibration.calibrate()

@@ -32,6 +32,11 @@ def _there_twice(pairs, width, itemsize):
     return [2 * sent for sent in _one_way(pairs, width, itemsize)]
 
 
+def _back_twice(pairs, width, itemsize):
+    P = range(len(pairs))
+    return [2 * sum(pairs[q][r] for q in P if q != r) * width * itemsize for r in P]
+
+
 def _diagonal_once(pairs, width, itemsize):
     P = range(len(pairs))
     rows = [sum(pairs[r]) + sum(pairs[q][r] for q in P) - pairs[r][r] for r in P]
@@ -47,6 +52,7 @@ class WireBytes(Check):
         Wrong(_own_rows_too, "does not use the wire"),
         Wrong(_one_way, "come back"),
         Wrong(_there_twice, "other ranks' tokens"),
+        Wrong(_back_twice, "its own tokens' rows"),
         Wrong(_diagonal_once, "twice"),
         Wrong(lambda p, w, i: [sum(wire_bytes_naive(p, w, i))] * len(p), "all ranks together"),
         Wrong(lambda p, w, i: wire_bytes_naive(p, w, 1), "itemsize"),
@@ -75,6 +81,7 @@ class WireBytes(Check):
             _diagonal_once: "pairs[r][r] is in the row and in the column: take it off twice",
             _one_way: "rows go there, and results come back: a rank sends both kinds",
             _there_twice: "it returns as many rows as it got of other ranks' tokens: a column",
+            _back_twice: "it also sends its own tokens' rows to others: a row of the table",
             lambda *a: [sum(wire_bytes_naive(*a))] * len(a[0]): "this is all ranks together",
             lambda p, w, i: wire_bytes_naive(p, w, 1): "a value has `itemsize` bytes",
         }
@@ -125,6 +132,13 @@ def _appended(rows, counts):
     return out
 
 
+def _without_own(rows, counts):
+    own = [sizes[r] for r, sizes in enumerate(counts)]
+    kept = all_to_all_naive(rows, counts)
+    starts = [sum(counts[q][r] for q in range(r)) for r in range(len(rows))]
+    return [r[:at] + r[at + n :] for r, at, n in zip(kept, starts, own, strict=True)]
+
+
 def _one_list(rows, counts):
     return [[row for own in all_to_all_naive(rows, counts) for row in own]] * len(rows)
 
@@ -141,6 +155,7 @@ class AllToAll(Check):
         Wrong(_counts_of_receiver, "counts[r] cuts"),
         Wrong(_appended, "not `append`"),
         Wrong(_one_list, "one list"),
+        Wrong(_without_own, "to itself"),
         Wrong(lambda rows, counts: all_to_all_naive(rows, counts)[:1], "one list for each rank"),
     ]
 
@@ -175,6 +190,8 @@ class AllToAll(Check):
             return "give one list for each rank"
         if got == _equal_parts(rows, counts):
             return "parts are uneven: counts[r][q] says how long each is"
+        if got == _without_own(rows, counts) != self.expected(rows, counts):
+            return "a rank's part to itself stays: it is in the result, in its place"
         if sorted(map(str, sum(got, []))) != sorted(map(str, sum(rows, []))):
             return "rows are lost or doubled: counts[r] cuts rank r's rows, part after part"
         if [sorted(own) for own in got] == [sorted(own) for own in self.expected(rows, counts)]:
