@@ -73,16 +73,23 @@ def experts_per_expert(x, ids, weights, gate_up, down):
         h = grouped_linear(x.index_select(0, tokens[:start]), gate_up, ends)
         rows = grouped_linear(silu_mul(h).mul_(scale[:start]), down, ends)
         out.index_add_(0, tokens[:start], rows.to(out.dtype))
-    padded = [good_rows(count, gate_up[expert]) for expert, count in many]
-    buffer = x.new_zeros(max(padded, default=0), x.shape[1])
-    for (expert, count), good in zip(many, padded, strict=True):
+    if many:
+        _one_by_one(x, tokens[start:], scale[start:], many, gate_up, down, out)
+    return out.to(x.dtype)
+
+
+def _one_by_one(x, tokens, scale, experts, gate_up, down, out) -> None:
+    """Add to `out [T, D]` what `experts`, a list of (expert, rows), make of their rows: `tokens`
+    and their weights `scale [M, 1]` are sorted alike."""
+    padded = [good_rows(count, gate_up[expert]) for expert, count in experts]
+    buffer, start = x.new_zeros(max(padded), x.shape[1]), 0
+    for (expert, count), good in zip(experts, padded, strict=True):
         part = slice(start, start := start + count)
         torch.index_select(x, 0, tokens[part], out=buffer[:count])
-        hidden = silu_mul(linear(buffer[:good], gate_up[expert]))  # [M, F]
+        hidden = silu_mul(linear(buffer[:good], gate_up[expert]))  # [good, F]
         hidden[:count].mul_(scale[part])
         rows = linear(hidden, down[expert]).contiguous()[:count]
         out.index_add_(0, tokens[part], rows.to(out.dtype))
-    return out.to(x.dtype)
 
 
 def _few_and_many(ids: torch.Tensor, gate_up: torch.Tensor):
