@@ -118,7 +118,7 @@ def price_picture(times: StepTimes, load: int = 16, label: str = "measured here"
     left.annotate("no drafts", (load, 1e3 * times.plain_seconds(load)), (8, -4),
                   textcoords="offset points")  # fmt: skip
     left.plot([load + a.size], [1e3 * times.all_seconds(load)], "^", color=style.GREEN)
-    left.annotate("all checked", (load + a.size, 1e3 * times.all_seconds(load)), (-6, -14),
+    left.annotate("all checked", (load + a.size, 1e3 * times.all_seconds(load)), (0, -30),
                   textcoords="offset points", ha="right")  # fmt: skip
     left.set(xlabel="tokens in the pass", ylabel="step, ms", ylim=(0, None))
     left.set_title(f"{load} requests")

@@ -169,7 +169,14 @@ def main() -> None:
     corpus = load_corpus(args.corpus)
     lengths = Lengths(args.drafter, corpus, device, args.count, args.prompt_tokens)
     found = [row for t in (0, 1) for name in DOMAINS for row in lengths.measure(name, float(t))]
-    about = {"device": device, "prompts": args.count, "prompt_tokens": args.prompt_tokens}
+    where = "/".join(args.drafter.resolve().parts[-2:])  # no folder of this machine
+    command = f"python -m minimoe.training.drafter_lengths {where} --corpus .corpus/corpus.npz"
+    about = {
+        "command": f"{command} --device {device}",
+        "device": device,
+        "prompts": args.count,
+        "prompt_tokens": args.prompt_tokens,
+    }
     out = args.out or args.drafter / "lengths.json"
     out.write_text(json.dumps({**about, "rows": found}, indent=1) + "\n", encoding="utf-8")
     print(render(found))
