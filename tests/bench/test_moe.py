@@ -114,7 +114,22 @@ def roofs_file(tmp_path):
     return str(path)
 
 
-def test_verb_moe(roofs_file, tmp_path):
+def test_near_baselines_take_turns_and_each_keeps_its_best(monkeypatch):
+    ours, theirs = iter([4.0, 2.0, 3.0, 5.0]), iter([6.0, 2.5, 4.0, 4.0])
+    monkeypatch.setattr(moe, "seconds_each", lambda *_, **__: (next(ours), "clock"))
+
+    def again(x, ids, weights, device, names):
+        assert names == {"near"}
+        return {"near": next(theirs)}
+
+    monkeypatch.setattr(moe, "time_baselines", again)
+    others = {"near": 5.0, "far": 9.0, "missing": "does not run"}
+    assert moe._in_turn([], None, None, None, "cpu", 4.5, others) == 2.0
+    assert others == {"near": 2.5, "far": 9.0, "missing": "does not run"}
+
+
+def test_verb_moe(roofs_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(moe, "DRIFTS", 0.0)  # one turn of each is enough here
     saved = tmp_path / "out.json"
     words = ["--shapes", "tiny", "--tokens", "1", "16", "--roofs", roofs_file]
     result = run(moe, *words, "--save", str(saved))
