@@ -44,6 +44,19 @@ def _first_and_own(tokens, salt, block):
     return [(salt, end, tuple(tokens[:block]), tuple(tokens[end - block : end])) for end in ends]
 
 
+def _xor_of_blocks(tokens, salt, block):
+    keys, parent = [], 0
+    for end in range(block, len(tokens) + 1, block):
+        parent ^= hash((salt, tuple(tokens[end - block : end])))
+        keys.append(parent)
+    return keys
+
+
+def _set_of_blocks(tokens, salt, block):
+    own = [tuple(tokens[e - block : e]) for e in range(block, len(tokens) + 1, block)]
+    return [(salt, frozenset(own[: i + 1])) for i in range(len(own))]
+
+
 def _through(change):
     """Keys made of the prefix after a change that loses something."""
     return lambda tokens, salt, block: [
@@ -68,6 +81,8 @@ class BlockKeys(Check):
         Wrong(_numbered, "tokens"),
         Wrong(_one_block_back, "all blocks before"),
         Wrong(_first_and_own, "all blocks before"),
+        Wrong(_xor_of_blocks, "another order"),
+        Wrong(_set_of_blocks, "another order"),
         Wrong(_through(frozenset), "another order"),
         Wrong(_through(lambda prefix: tuple(sorted(prefix))), "another order"),
         Wrong(_through(lambda prefix: tuple(x % 256 for x in prefix)), "beyond 255"),
@@ -87,6 +102,8 @@ class BlockKeys(Check):
         yield [1, 23], "", [12, 3], "", 2
         yield [1, 2], "1", [11, 2], "", 2
         yield [1, 2], "", [2, 1], "", 2
+        yield [1, 2, 3, 4], "", [3, 4, 1, 2], "", 2
+        yield [1, 2, 1, 2], "", [3, 4, 3, 4], "", 2
         yield [1, 2, 5, 6, 7, 8], "", [9, 9, 5, 6, 7, 8], "", 2
         yield [1, 2, 3, 4, 7, 8], "", [1, 2, 9, 9, 7, 8], "", 2
         yield [300, 1], "", [44, 1], "", 2

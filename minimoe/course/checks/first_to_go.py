@@ -61,6 +61,7 @@ class FirstToGo(Check):
         Wrong(_unfindable_last, "of no use to anybody"),
         Wrong(lambda free: free[0].block, "one of the records"),
         Wrong(lambda free: max(one.depth or 0 for one in free), "one of the records"),
+        Wrong(lambda free: deepest(free).depth, "one of the records"),
     ]
 
     def cases(self, rng: random.Random):
@@ -75,7 +76,7 @@ class FirstToGo(Check):
         return FINE
 
     def call(self, answer, documents, capacity):
-        free = [FreeBlock(block, None) for block in range(capacity)]
+        free = [FreeBlock(block, block) for block in range(capacity)]
         one = answer(free)
         return one if one is None or one is ... else judge(answer, documents, capacity)
 

@@ -1,6 +1,8 @@
 """Exercise 1 of 08: an eviction policy of one's own, in the real replay."""
 
 import random
+from functools import partial
+from operator import floordiv, truediv
 
 from minimoe.course.check import Check, Wrong, register
 from minimoe.kvstore.replay import replay
@@ -43,6 +45,18 @@ def by(order):
     return lambda blocks: min(blocks, key=lambda block: order(blocks[block]))
 
 
+def _ratio(blocks, since=lambda use: use.first, tie=lambda use: use.last, divide=truediv):
+    """`hyperbolic`, or with a part of it another."""
+    now = max(use.last for use in blocks.values())
+    return by(lambda use: (divide(use.count, now - since(use) + 1), tie(use)))(blocks)
+
+
+_later_first = partial(_ratio, tie=lambda use: -use.last)
+_any_of_equals = partial(_ratio, tie=lambda use: 0)
+_since_last = partial(_ratio, since=lambda use: use.last)
+_rounded = partial(_ratio, divide=floordiv)
+
+
 def _without_one(blocks):
     now = max(use.last for use in blocks.values())
     return by(lambda use: (use.count / (now - use.first or 1), use.last))(blocks)
@@ -50,6 +64,15 @@ def _without_one(blocks):
 
 def _until_last_use(use):
     return use.count / (use.last - use.first + 1), use.last
+
+
+SLIPS = [
+    (by(_until_last_use), "the time runs to `now`, not to the block's own last use"),
+    (_without_one, "the + 1 is missing: a block that came in last is divided by 1"),
+    (_later_first, "of equal ratios the block with the lowest `last` goes"),
+    (_any_of_equals, "of equal ratios the block with the lowest `last` goes"),
+    (_since_last, "the time runs from `first`, when the block came in, not from its last use"),
+]
 
 
 @register
@@ -63,6 +86,10 @@ class Victim(Check):
         Wrong(by(lambda use: use.first), "so far that is FIFO"),
         Wrong(by(_until_last_use), "runs to `now`"),
         Wrong(_without_one, "+ 1 is missing"),
+        Wrong(_later_first, "lowest `last`"),
+        Wrong(_any_of_equals, "lowest `last`"),
+        Wrong(_since_last, "runs from `first`"),
+        Wrong(_rounded, "not `//`"),
         Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "another block"),
         Wrong(lambda blocks: blocks[hyperbolic(blocks)].last, "no resident block"),
     ]
@@ -70,7 +97,7 @@ class Victim(Check):
     def cases(self, rng: random.Random):
         """First one that tells all known orders apart; then a capacity of one, equal worth, prompts
         larger than the cache, and scans."""
-        yield [[10], [0], [0, 1], [11, 12, 13], [14, 15], [16, 17]], 5
+        yield [[3, 4, 5], [3, 4], [0], [3, 4, 5], [0, 1, 2], [7, 8, 9]], 4
         yield [[1], [1], [2], [1]], 1
         yield [[1, 2], [1, 2], [3], [4], [1, 2]], 3
         yield [[1], [1], [2], [2], [2], [3], [1], [2]], 2
@@ -101,11 +128,10 @@ class Victim(Check):
             "FIFO": by(lambda use: use.first),
             "LFU": by(lambda use: (use.count, use.last)),
         }
-        if got == self.call(by(_until_last_use), prompts, capacity):
-            return "the time runs to `now`, not to the block's own last use"
-        if got == self.call(_without_one, prompts, capacity):
-            return "the + 1 is missing: a block that came in last is divided by 1"
+        for slip, says in SLIPS:
+            if got == self.call(slip, prompts, capacity):
+                return says
         for name, order in known.items():
             if got == self.call(order, prompts, capacity):
-                return f"so far that is {name}: divide the uses by the time since it came in"
+                return f"so far that is {name}: uses / time since it came in, with `/`, not `//`"
         return "another block should go"
