@@ -220,7 +220,15 @@ def test_a_failing_step_leaves_a_usable_engine(make_engine, monkeypatch):
     assert run_all(engine, [[9] * 5], SamplingParams(max_tokens=2, **GREEDY))
 
 
-def test_interrupt_waits_for_the_end_of_a_step():
+@pytest.fixture
+def ctrl_c():
+    """Python's own handling, also where tests run in a background that ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupt_waits_for_the_end_of_a_step(ctrl_c):
     from minimoe.engine.interrupts import Interrupts
 
     reached = []
@@ -237,6 +245,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSI
 INTERRUPTED = """
 import os, signal, sys, threading
 from minimoe import LLM, SamplingParams
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background may ignore it
 llm = LLM("tiny-moe", num_gpu_blocks_override=64)
 ready = llm.generate("def f():", SamplingParams(max_tokens=1))
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
