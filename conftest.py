@@ -8,8 +8,14 @@ import hypothesis
 def _share_cores() -> None:
     """Give each pytest worker its part of the cores, also in the processes that it starts."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, _cores() // workers)))
+
+
+def _cores() -> int:
+    """Cores that this process may use: fewer than there are under `taskset` and in containers."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 _share_cores()
