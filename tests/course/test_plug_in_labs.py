@@ -4,11 +4,14 @@ import pytest
 import torch
 from models import random_model, small_config
 
-from minimoe import LLM
+from minimoe import LLM, SamplingParams
 from minimoe.bench.prompts import mixed_prompts
-from minimoe.course import eviction_lab, experts_lab, kv_lab, own_wire, solved
+from minimoe.course import eviction_lab, experts_lab, kv_lab, own_drafter, own_wire, solved
 from minimoe.course.checks.first_to_go import deepest
 from minimoe.course.checks.own_experts import _grouped as once_each
+from minimoe.course.checks.own_guess import longest_match
+from minimoe.course.own_drafter import three_or_none
+from minimoe.errors import MinimoeError
 from minimoe.model.serving import ServingModel, ServingMoE
 from minimoe.perf import kv_cost
 
@@ -119,3 +122,32 @@ def test_solved_says_whether_an_answer_is_right():
     assert solved("02-turn", lambda new_tokens, arrival: arrival + new_tokens)
     assert not solved("02-turn", lambda new_tokens, arrival: ...)
     assert not solved("no such check", max)
+
+
+@pytest.mark.parametrize("guess", [three_or_none, longest_match, lambda tokens: [7] * 5])
+def test_guesses_of_ones_own_change_passes_and_no_text(llm, guess):
+    prompts = {"code": mixed_prompts("tiny-moe", 4, 60)[:2], "json": [[5, 6, 7, 8] * 6]}
+    params = SamplingParams(max_tokens=12, temperature=0.0, ignore_eos=True)
+    plain = own_drafter.serve(None, prompts, params)
+    mine = own_drafter.serve(guess, prompts, params)
+    assert mine.texts == plain.texts and len(mine.texts) == 3
+    assert plain.per_pass == {"code": 1, "json": 1}
+    assert all(mine.per_pass[name] >= 1 for name in prompts)
+    assert (guess in (three_or_none, longest_match)) == (max(mine.per_pass.values()) > 1)
+
+
+def test_guesses_that_cannot_be_used_end_in_one_line():
+    params = SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True)
+    for guess, says in (
+        (lambda tokens: 7, "list of token ids"),
+        (lambda tokens: [7] * 9, "9 came"),
+    ):
+        with pytest.raises(MinimoeError, match=says):
+            own_drafter.serve(guess, {"one": [[5, 6, 7]]}, params)
+
+
+def test_passes_over_a_known_text():
+    text = [1, 2, 3, 1, 2, 3, 1, 2, 3]
+    made = own_drafter.passes(longest_match, text, 4)
+    assert [(one.place, one.kept) for one in made] == [(4, 4)]
+    assert [one.kept for one in own_drafter.passes(lambda tokens: [], text, 4)] == [0] * 5
