@@ -137,7 +137,7 @@ def price_text(gain: float, count: int, load: int, drafts: int) -> str:
     """The key numbers of `price_picture`."""
     worth = "drafting pays" if gain > 1 else "drafting does not pay"
     return (
-        f"{load} requests: {count} of {drafts} drafts are worth a check "
+        f"{load} requests: {count} of {drafts} guesses are worth a check "
         f"({count / load:.1f} a request)\n"
         f"the best drafted step makes {gain:.2f} times the tokens/s of a plain one: {worth}"
     )

@@ -29,7 +29,7 @@ def test_every_figure_draws(shown, capsys):
     figures.price_picture(saved_times(), load=16, label="measured on H200")
     figures.throughput(lab.saved_speeds(1.0), label="measured on H200")
     assert len(shown) == 4
-    assert "drafts are worth a check" in capsys.readouterr().out
+    assert "guesses are worth a check" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("checks", [0, 7, 60])
