@@ -170,8 +170,8 @@ def experts_grouped_mm(x, ids, weights, gate_up, down):
     ends = counts.cumsum(0).to(torch.int32)  # [E]
     x16, gate_up, down = (t.to(torch.bfloat16) for t in (x, gate_up, down))
     rows = ToExperts.apply(x16, order, back, K)  # [T*K, D]
-    h = torch._grouped_mm(rows, gate_up.transpose(1, 2), offs=ends)  # [T*K, 2F]
-    out = torch._grouped_mm(silu_mul(h), down.transpose(1, 2), offs=ends)  # [T*K, D]
+    h = grouped_linear(rows, gate_up, ends)  # [T*K, 2F]
+    out = grouped_linear(silu_mul(h), down, ends)  # [T*K, D]
     by_token = FromExperts.apply(out, order, back).view(T, K, -1)
     return (by_token * weights[..., None]).sum(1).to(x.dtype)  # [T, D]
 

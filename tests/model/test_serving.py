@@ -37,24 +37,27 @@ def make_sequence(name: str, tokens: list[int], blocks: list[int]) -> Sequence:
     return seq
 
 
-def run_steps(model: ServingModel, sequences, cuts) -> dict[str, list[torch.Tensor]]:
+def run_steps(model: ServingModel, sequences, cuts, pairs: int = 0) -> dict[str, torch.Tensor]:
     """Compute the sequences in steps; `cuts` lists, per step, new tokens of each sequence."""
     kv = model.pages(model.new_kv(200, BLOCK))
     logits = {seq.request_id: [] for seq in sequences}
     for counts in cuts:
         scheduled = [(s, n) for s, n in zip(sequences, counts, strict=True) if n]
-        step, _ = build_step(scheduled, BLOCK, 3, "cpu", model.dtype)
+        step, _ = build_step(scheduled, BLOCK, 3, "cpu", model.dtype, pairs)
         step.logit_rows = None
         out = model.forward(step, kv)
-        for seq, n in sorted(scheduled, key=lambda pair: pair[1] > 16):
+        many = {s: n > 16 and n * (s.num_computed + n) > pairs for s, n in scheduled}
+        assert len(step.long) == sum(many.values())
+        for seq, n in sorted(scheduled, key=lambda pair: many[pair[0]]):
             logits[seq.request_id].append(out[:n])
             out = out[n:]
             seq.num_computed += n
     return {name: torch.cat(parts) for name, parts in logits.items()}
 
 
+@pytest.mark.parametrize("pairs", [0, 400, 1 << 18])
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
-def test_any_cut_gives_the_textbook_logits(changes):
+def test_any_cut_gives_the_textbook_logits(changes, pairs):
     textbook = random_model(small_config(**changes))
     random = torch.Generator().manual_seed(1)
     lengths = [50, 37, 4, 16]
@@ -70,7 +73,7 @@ def test_any_cut_gives_the_textbook_logits(changes):
         (20, 1, 1, 1),
         (12, 0, 1, 12),
     ]
-    got = run_steps(ServingModel(textbook), sequences, cuts)
+    got = run_steps(ServingModel(textbook), sequences, cuts, pairs)
     for i, ids in enumerate(tokens):
         expected = textbook(ids[None])[0]
         torch.testing.assert_close(got[str(i)], expected, atol=1e-9, rtol=1e-9)
