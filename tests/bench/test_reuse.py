@@ -74,7 +74,7 @@ def test_restore_reads_what_was_put():
 
 
 def test_decode_beside_the_writer():
-    ratio = decode_ratio("tiny-moe", batch=2, tokens=20, rounds=1)
+    ratio = decode_ratio("tiny-moe", batch=2, tokens=20, rounds=3)  # medians: a stall is no ratio
     assert ratio["plain"] > 0 and 0.1 < ratio["ratio"] < 10
 
 

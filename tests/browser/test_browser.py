@@ -78,9 +78,10 @@ def tick(box, step: int) -> None:
 
 
 def shown(cell) -> tuple:
-    """Text and pictures of a cell, as they are now."""
+    """Text and pictures of a cell, as they are now. The pictures in one look: one asked for by its
+    number may be gone by then, as the figure is drawn anew."""
     texts = cell.locator(".jp-OutputArea-output pre").all_inner_texts()
-    pictures = [image.get_attribute("src") for image in cell.locator("img").all()]
+    pictures = cell.locator("img").evaluate_all("all => all.map(one => one.getAttribute('src'))")
     return texts, pictures
 
 
