@@ -21,6 +21,7 @@ SAVE_WITHIN = 0.5  # seconds that a block waits for others at most
 TOUCH_EVERY = 5.0  # seconds between reports of what was used
 KNOWN = 1 << 16  # keys remembered as stored already
 PAUSE = 10.0  # seconds without the store after it failed
+TRY_AGAIN = 16  # lookups that found a load too slow, before one loads all the same
 
 
 class MemoryTier:
@@ -50,6 +51,7 @@ class DiskTier:
     """The shared store. Loads into the pool at once; saves through another process.
 
     `observe_compute` tells it what computing costs, so that it loads only where that is quicker.
+    A disk that was slow is tried again now and then: what is never loaded is never measured.
     """
 
     def __init__(self, memory: MemoryTier, store, planes: Planes, handoff, kind: str = "chat"):
@@ -65,16 +67,23 @@ class DiskTier:
         self.counts = {"loaded": 0, "saved": 0, "not_worth_loading": 0}
         self._oldest = self._told = time.monotonic()
         self._off_until = -1e9
+        self._declined = 0  # times in a row that loading was judged too slow
 
     def lookup(self, keys: Sequence[BlockKey]) -> int:
         """Leading blocks in the store, or 0 where computing them again is quicker."""
         found = self._guarded(self.store.lookup, [key.digest for key in keys]) or 0
         self._remember(keys[:found])
         self._missing(keys[found:])
-        if found and not self.worth_loading(found):
+        if found and not self._loads(found):
             self.counts["not_worth_loading"] += found
             return 0
         return found
+
+    def _loads(self, blocks: int) -> bool:
+        """What `worth_loading` says; but after many refusals in a row, load once to measure it."""
+        due = self._declined >= TRY_AGAIN
+        self._declined = 0 if due or self.worth_loading(blocks) else self._declined + 1
+        return not self._declined
 
     def worth_loading(self, blocks: int) -> bool:
         """The rule: load when that is expected to be quicker than computing the same tokens."""

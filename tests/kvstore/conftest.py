@@ -27,11 +27,17 @@ def save_random(folder, seed):
 
 @pytest.fixture
 def make_llm(model_folder):
-    """`LLM`s over that checkpoint in float64; closed at the end."""
+    """`LLM`s over that checkpoint in float64; closed at the end.
+
+    A store is loaded from whenever it holds a block, however slow the disk of a busy machine is;
+    `rule=True` leaves the engine's own judgement.
+    """
     made = []
 
-    def make(folder=model_folder, **settings):
+    def make(folder=model_folder, rule=False, **settings):
         llm = LLM(folder, **{"dtype": "float64", "max_num_batched_tokens": 64} | settings)
+        if settings.get("kv_store") and not rule:
+            llm.engine.reuse.disk.worth_loading = lambda blocks: True
         made.append(llm)
         return llm
 

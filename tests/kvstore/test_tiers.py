@@ -19,6 +19,7 @@ from minimoe.kvstore.block_bytes import block_bytes, finite, pack, unpack
 from minimoe.kvstore.line_fit import LineFit
 from minimoe.kvstore.metadata import StoreError
 from minimoe.kvstore.repair import repair
+from minimoe.kvstore.tiers import TRY_AGAIN
 
 B = 16
 GREEDY = SamplingParams(max_tokens=6, temperature=0.0, ignore_eos=True)
@@ -276,7 +277,7 @@ def test_loading_waits_until_the_pool_has_room(make_llm, prompt_of, tmp_path):
 
 
 def test_loads_only_where_that_is_quicker(make_llm, prompt_of, tmp_path):
-    llm, prompt = make_llm(kv_store=tmp_path), prompt_of(6 * B + 1)
+    llm, prompt = make_llm(kv_store=tmp_path, rule=True), prompt_of(6 * B + 1)
     one(llm, prompt)
     disk = settled(llm).engine.reuse.disk
     disk.computing = LineFit()
@@ -290,6 +291,21 @@ def test_loads_only_where_that_is_quicker(make_llm, prompt_of, tmp_path):
     assert disk.worth_loading(6) and disk.crossover_tokens() < B
     llm.engine.reuse.index.clear()
     assert one(llm, prompt).num_cached_tokens == 6 * B
+
+
+def test_a_disk_that_was_slow_once_is_tried_again(make_llm, prompt_of, tmp_path):
+    llm, prompt = make_llm(kv_store=tmp_path, rule=True), prompt_of(6 * B + 1)
+    one(llm, prompt)
+    disk = settled(llm).engine.reuse.disk
+    disk.computing, disk.loading = LineFit(), LineFit()
+    for tokens in (64, 128):
+        disk.computing.add(tokens, tokens * 1.0)
+    disk.loading.add(6, 1e6)
+    cached = []
+    for _ in range(TRY_AGAIN + 1):
+        llm.engine.reuse.index.clear()
+        cached.append(one(llm, prompt).num_cached_tokens)
+    assert cached == [0] * TRY_AGAIN + [6 * B]
 
 
 def test_retention_class_and_uses_reach_the_store(make_llm, prompt_of, tmp_path):
