@@ -12,8 +12,8 @@ from minimoe.perf.chips import CHIPS
 from minimoe.perf.exchange import rdma, scale_up
 from minimoe.perf.step_cost import Decode, Served, ep8, ep64
 
-WHOLE = "NVLink among all"
-FABRICS = {WHOLE: scale_up, "NVLink within 8, 400 Gb/s cards beyond": rdma}
+WHOLE = "Blackwell's NVLink among all"
+FABRICS = {WHOLE: scale_up, "Hopper's NVLink within 8, 400 Gb/s cards beyond": rdma}
 MARKED = (1, 16, 60, 256)  # requests per GPU named in the chart; about 60 is the reported load
 PARTS = ("dense", "cache", "experts", "exchange", "drafter", "head")
 POST_RATIO = 0.94  # EP8 over EP64, tokens/s per GPU in batch work: the post, off DeepSeek's chart

@@ -1,1 +1,1 @@
-"""The checks of the exercises, one file per notebook. `minimoe.course.check` loads them all."""
+"""The checks of the exercises. `minimoe.course.check` loads them all; each file says of which."""

@@ -1,9 +1,8 @@
-"""Checks of 05_speculative_decoding: tokens per pass, keeping drafts, the residual, look-up."""
+"""Checks of 05_speculative_decoding: tokens per pass, keeping drafts, the residual."""
 
 import random
 
 from minimoe.course.check import Check, Wrong, register
-from minimoe.speculative.prompt_lookup import find_naive
 
 
 def tokens_per_pass_naive(rates):
@@ -174,64 +173,3 @@ def _same(a, b) -> bool:
 def _distribution(rng: random.Random, size: int) -> list[float]:
     weights = [rng.random() ** 2 + 1e-3 for _ in range(size)]
     return [weight / sum(weights) for weight in weights]
-
-
-@register
-class LookUp(Check):
-    """Exercise 4 of 05: guess what followed the last time the text read like this."""
-
-    name = "05-look-up"
-    wrong = [
-        Wrong(lambda t, n, c: _first(t, n, c), "latest"),
-        Wrong(lambda t, n, c: t[-n:][:c], "after"),
-        Wrong(lambda t, n, c: _with_end(t, n, c), "find themselves"),
-        Wrong(lambda t, n, c: find_naive(t, c, 1, n), "exactly n"),
-    ]
-
-    def cases(self, rng: random.Random):
-        """Two places, no place, overlapping places, fewer tokens behind the place than asked."""
-        yield [1, 2, 3, 1, 2, 4, 1, 2], 2, 2
-        yield [1, 2, 3, 4], 2, 3
-        yield [7, 7, 7], 2, 1
-        yield [1, 2, 9, 1, 2], 2, 8
-        yield [5], 1, 2
-        yield [3, 5, 4, 6, 5], 2, 2
-        for _ in range(30):
-            size = rng.randrange(1, 16)
-            yield [rng.randrange(3) for _ in range(size)], rng.randrange(1, 4), rng.randrange(1, 5)
-
-    def expected(self, tokens, n, count):
-        return look_up_naive(tokens, n, count)
-
-    def hint(self, got, tokens, n, count):
-        if list(got) == _first(tokens, n, count):
-            return "take the latest earlier place, not the first"
-        if list(got) == _with_end(tokens, n, count):
-            return "the last n tokens find themselves: only places before the end count"
-        if list(got) == tokens[-n:][:count]:
-            return "guess what came after the earlier place, not what stands there"
-        if list(got) == find_naive(tokens, count, 1, n):
-            return "match exactly n tokens, and only guess tokens that are there"
-        return None
-
-
-def look_up_naive(tokens, n, count):
-    """What followed the latest earlier place where the last n tokens stood; [] if none."""
-    for end in range(len(tokens) - 1, n - 1, -1):
-        if tokens[end - n : end] == tokens[-n:]:
-            return tokens[end : end + count]
-    return []
-
-
-def _first(tokens, n, count):
-    for end in range(n, len(tokens)):
-        if tokens[end - n : end] == tokens[-n:]:
-            return tokens[end : end + count]
-    return []
-
-
-def _with_end(tokens, n, count):
-    for end in range(len(tokens), n - 1, -1):
-        if tokens[end - n : end] == tokens[-n:]:
-            return tokens[end : end + count]
-    return []

@@ -108,6 +108,10 @@ def active_naive(total, c):
     return total - unused * expert * (c.num_hidden_layers - c.first_k_dense_replace)
 
 
+def _chosen_alone(total, c):
+    return active_naive(total, c) - active_naive(total, replace(c, num_experts_per_tok=0))
+
+
 def _of_one_layer(total, c):
     return active_naive(total, replace(c, num_hidden_layers=c.first_k_dense_replace + 1))
 
@@ -126,6 +130,7 @@ class Active(Check):
         Wrong(lambda total, c: active_naive(total, replace(c, num_experts_per_tok=0)), "does use"),
         Wrong(_of_one_layer, "each layer that has experts"),
         Wrong(lambda total, c: total, "subtract the experts"),
+        Wrong(lambda total, c: _chosen_alone(total, c), "the chosen experts alone"),
         Wrong(
             lambda total, c: active_naive(total, replace(c, num_experts_per_tok=1)), "experts: a"
         ),
@@ -181,6 +186,8 @@ class Active(Check):
             return "the first layers are dense: they have no experts to subtract"
         if got == active_naive(total, replace(config, num_experts_per_tok=0)):
             return "a token does use K of the experts: do not subtract those"
+        if got == _chosen_alone(total, config):
+            return "these are the chosen experts alone: all that is no routed expert is used too"
         if got == _of_one_layer(total, config):
             return "this is for one layer: subtract in each layer that has experts"
         return self._subtracted_hint(total - got, config)

@@ -134,4 +134,4 @@ class Victim(Check):
         for name, order in known.items():
             if got == self.call(order, prompts, capacity):
                 return f"so far that is {name}: uses / time since it came in, with `/`, not `//`"
-        return "another block should go"
+        return "another block should go: the one with the lowest ratio of uses to time"
