@@ -14,7 +14,8 @@ from minimoe.errors import MinimoeError
 def run(*options) -> dict:
     parser = argparse.ArgumentParser()
     reuse.add_arguments(parser)
-    return reuse.main(parser.parse_args(["--rounds", "2", *options]))
+    # one thread: beside another test worker, two would wait for each other
+    return reuse.main(parser.parse_args(["--rounds", "2", "--threads", "1", *options]))
 
 
 @pytest.fixture(autouse=True)

@@ -69,11 +69,11 @@ def test_each_domain_is_met_as_often_and_no_request_runs_at_a_lower_load(load, r
 
 
 def test_all_ways_begin_the_clock_at_the_same_place(monkeypatch):
-    """With 7 requests, 42 tokens a step and prompts of 40, drafting from the start would let the
+    """With 8 requests, 48 tokens a step and prompts of 40, drafting from the start would let the
     first requests run ahead before the last is in decode."""
-    contest = Contest(Settings(load=7, new_tokens=3, prompt_tokens=40, lengths=(5,)))
+    contest = Contest(Settings(load=8, new_tokens=3, prompt_tokens=40, lengths=(5,)))
     for llm in (contest.plain, contest.drafting):
-        llm.engine.scheduler.token_budget = 42
+        llm.engine.scheduler.token_budget = 48
     begins = []
 
     def start(llm, seqs):
@@ -84,18 +84,20 @@ def test_all_ways_begin_the_clock_at_the_same_place(monkeypatch):
     monkeypatch.setattr(contest_module, "_start", start)
     ways = ("none", "fixed 5", "scheduled")
     for way in ways:  # their prompts are found from now on
-        contest.turn(way, 7, 0.0)
+        contest.turn(way, 8, 0.0)
     begins.clear()
-    turns = [contest.turn(way, 7, 0.0) for way in ways]
-    assert begins[:4] == begins[4:8] == begins[8:]
-    assert all(turn.request_steps == turn.steps * 7 for turn in turns)
+    turns = [contest.turn(way, 8, 0.0) for way in ways]
+    plain, fixed, scheduled = begins
+    assert plain == fixed == scheduled and len(plain) == 8
+    assert all(turn.request_steps == turn.steps * 8 for turn in turns)
     assert turns[0].drafted_steps == 0 < turns[1].drafted_steps == turns[1].steps
 
 
 @pytest.mark.parametrize("method", ["prompt_lookup", "dspark"])
 def test_a_small_run(method):
     words = f"bench speculative --method {method} --load 4 --temperature 0 --pairs 1 --threads 1"
-    command = [sys.executable, "-m", "minimoe", *words.split(), "--new-tokens", "4", "--json"]
+    words += " --new-tokens 4 --turn-tokens 16 --json"
+    command = [sys.executable, "-m", "minimoe", *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     (only,) = result["rows"]
