@@ -14,7 +14,6 @@ import numpy as np
 from minimoe import SamplingParams
 from minimoe.bench.prompts import domain_prompts, mixed_prompts
 from minimoe.bench.serving_model import DRAFTER, drafter_passes
-from minimoe.bench.speculative import saved_rows
 from minimoe.speculative.admission import survival
 from minimoe.speculative.calibrate import Passes, load_passes
 from minimoe.speculative.calibration import Weights
@@ -137,6 +136,15 @@ def speed_table(speeds: dict[int, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
+def saved_table(rows: dict[int, dict]) -> str:
+    """`speed_table` of saved rows, whose turns were compared pair by pair: the median ratio of the
+    budget to the best other way, and the lower end of its 95 % interval."""
+    lines = [line[: -len("  to best")] for line in speed_table(saved_speeds(rows)).splitlines()]
+    pairs = [f"{row['ratio_to_best']:9.2f}{row['lower_to_best']:10.2f}" for row in rows.values()]
+    pairs.insert(0, f"{'to best':>9}{'at least':>10}")
+    return "\n".join(line + pair for line, pair in zip(lines, pairs, strict=True))
+
+
 def checked_by_domain(llm, new_tokens: int = 32) -> dict[str, tuple[float, float]]:
     """By domain: checked and accepted drafts a step, of 16 requests at temperature 1."""
     domains = list(domain_prompts())
@@ -150,10 +158,9 @@ def checked_by_domain(llm, new_tokens: int = 32) -> dict[str, tuple[float, float
     return shares
 
 
-def saved_speeds(temperature: float, name: str = "h200-speculative") -> dict[int, dict]:
-    """Rows of `bench speculative` in `data/measured/`, as `speed_table` takes them."""
+def saved_speeds(rows: dict[int, dict]) -> dict[int, dict[str, float]]:
+    """Tokens per second by load and way of rows of `bench speculative` (`saved_rows`)."""
     ways = {"none": "none", "fixed": "fixed 5", "threshold": "threshold", "scheduled": "scheduled"}
     return {
-        load: {way: row[f"{key}_tok_s"] for key, way in ways.items()}
-        for load, row in saved_rows(temperature, name).items()
+        load: {way: row[f"{key}_tok_s"] for key, way in ways.items()} for load, row in rows.items()
     }

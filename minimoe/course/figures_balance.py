@@ -147,5 +147,5 @@ def slow_group(ranks: int = 64, slow_ranks: int = 1, times_slower: float = 2.0) 
     plt.show()
     print(
         f"{times_slower:g} times slower: steps take {blind[-1]:.2f} times as long by tokens, "
-        f"{aware[-1]:.2f} by speed"
+        f"{aware[-1]:.2f} by speed, {ranks / speed.sum():.2f} by speed with slots to spare"
     )

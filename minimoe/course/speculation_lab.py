@@ -2,6 +2,7 @@
 q, experts hit, and the engine's speed with and without guesses."""
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -83,17 +84,23 @@ def count(rule: Callable, p, q, samples: int, seed: int = 0) -> np.ndarray:
 
 
 def chi_square(counts: np.ndarray, p: np.ndarray) -> float:
-    """Distance of counts from what `p` would give: about the number of tokens when they agree."""
-    expected = p * counts.sum()
-    return float(((counts - expected) ** 2 / expected).sum())
+    """Distance of counts from what `p` would give: about the number of tokens when they agree.
+    Infinite when a token came up that `p` rules out."""
+    possible = p > 0
+    if counts[~possible].any():
+        return math.inf
+    expected = p[possible] * counts.sum()
+    return float(((counts[possible] - expected) ** 2 / expected).sum())
 
 
 def verdict(counts: np.ndarray, p: np.ndarray) -> str:
-    """Shares, chi-square and what to make of it. Beyond 20 with 3 tokens is chance once in 22,000:
-    with two degrees of freedom the odds are exp(-chi / 2)."""
+    """Shares, chi-square and what to make of it: NOT p where chance gives as much once in 22,000.
+    With three tokens that is a chi-square of 20: their odds are exp(-chi / 2)."""
     chi = chi_square(counts, p)
+    half_freedom = torch.tensor(max(1, np.count_nonzero(p) - 1) / 2, dtype=torch.float64)
+    odds = float(torch.special.gammaincc(half_freedom, torch.tensor(chi / 2, dtype=torch.float64)))
     shares = " ".join(f"{share:.3f}" for share in counts / counts.sum())
-    return f"{shares}   chi-square {chi:8.1f}   {'follows p' if chi < 20 else 'NOT p'}"
+    return f"{shares}   chi-square {chi:8.1f}   {'follows p' if odds > 1 / 22_000 else 'NOT p'}"
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,11 @@ def describe_wide(config: ModelConfig, itemsize: int = 4, device: str = "cpu") -
     layers, wanted = config.num_moe_layers, _wanted_layers(itemsize, device)
     size = layers * _layer_bytes(itemsize)
     times = size / (last_level_cache(device) or DEFAULT_CACHE)
-    text = f"{layers} MoE layers, {size / 1e9:.1f} GB of experts, {times:.1f} times the last cache"
-    return text if layers >= wanted else f"{text} (sized down: {CACHES} times would be {wanted})"
+    less = f" (sized down: {CACHES} times would be {wanted} layers)" if layers < wanted else ""
+    return (
+        f"{layers} MoE layers, {size / 1e9:.1f} GB of experts, {times:.1f} times the last-level "
+        f"cache{less}"
+    )
 
 
 def wide_model(dtype: torch.dtype, device: str, limit: float = math.inf) -> Transformer:

@@ -8,6 +8,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from minimoe.bench.serving_model import saved_times
+from minimoe.bench.speculative import saved_rows
 from minimoe.course import budget_lab as lab
 from minimoe.course import figures_budget as figures
 from minimoe.speculative.budget import FORMS, Budget
@@ -27,7 +28,7 @@ def test_every_figure_draws(shown, capsys):
     figures.reliability_curves(place=2)
     figures.survival_curves(temperature=0)
     figures.price_picture(saved_times(), load=16, label="measured on H200")
-    figures.throughput(lab.saved_speeds(1.0), label="measured on H200")
+    figures.throughput(lab.saved_speeds(saved_rows(1.0)), label="measured on H200")
     assert len(shown) == 4
     assert "guesses are worth a check" in capsys.readouterr().out
 

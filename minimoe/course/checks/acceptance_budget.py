@@ -156,6 +156,25 @@ def _while_not_falling(confidence, seconds):
     return counts
 
 
+def _stop_with_tokens(start):
+    """The plain rule, from so many tokens of the requests' own."""
+
+    def rule(confidence, seconds):
+        tokens, counts = start, share_naive(confidence, 0)
+        for count in range(1, len(seconds)):
+            more = share_naive(confidence, count)
+            gained = expected_naive(confidence, more) - len(confidence) + start
+            if sum(more) < count or gained / seconds[count] <= tokens / seconds[count - 1]:
+                break
+            counts, tokens = more, gained
+        return counts
+
+    return rule
+
+
+OWN_TOKENS = "each request has a token of its own, checks or none: begin with one for each"
+
+
 @register
 class StopInTime(Check):
     """Exercise of 06: stop where the next check costs more than it brings."""
@@ -166,11 +185,14 @@ class StopInTime(Check):
         Wrong(_one_too_many, "before the first"),
         Wrong(_while_tokens_rise, "per second"),
         Wrong(_while_not_falling, "exactly equal"),
+        Wrong(_stop_with_tokens(0), "a token of its own"),
+        Wrong(_stop_with_tokens(1), "a token of its own"),
     ]
 
     def cases(self, rng: random.Random):
         """Free checks, dear ones, the trap of the paper, stairs, and random costs."""
         yield [[0.9, 0.8]], [1.0, 1.1, 1.2]
+        yield [[0.8, 0.4], [0.9, 0.7]], [1.0, 1.1, 1.5, 1.9, 2.3]
         yield [[0.9, 0.8]], [1.0, 5.0, 9.0]
         yield [[1.0]], [1.0, 2.0]
         yield [[0.8, 0.9]], [1.0, 2.0, 1 / 0.45]
@@ -199,6 +221,8 @@ class StopInTime(Check):
             return "a check that leaves the rate exactly equal does not raise it: stop before it"
         if got == _one_too_many(confidence, seconds) != want:
             return "stop before the first slot that does not raise tokens per second"
+        if any(got == _stop_with_tokens(n)(confidence, seconds) != want for n in (0, 1)):
+            return OWN_TOKENS
         if sum(got) > sum(want):
             return "a check must raise expected tokens per second, not only expected tokens"
         return None

@@ -35,6 +35,11 @@ def _longest_only(lengths, slots):
     return static_steps(lengths, slots), max(lengths, default=0)
 
 
+def _a_step_too_long(lengths, slots):
+    static, _ = steps_naive(lengths, slots)
+    return static, steps_naive([length + 1 for length in lengths], slots)[1]
+
+
 @register
 class BatchingSteps(Check):
     """Exercise 3 of 02: steps with static and with continuous batching."""
@@ -45,6 +50,7 @@ class BatchingSteps(Check):
         Wrong(_longest_first, "order of arrival"),
         Wrong(_no_tail, "places stay empty"),
         Wrong(_dealt_out, "whichever place is free first"),
+        Wrong(_a_step_too_long, "right after a request's last token"),
         Wrong(_longest_only, "waits until a place is free"),
         Wrong(lambda lengths, slots: (sum(lengths), steps_naive(lengths, slots)[1]), "longest"),
     ]
@@ -79,4 +85,6 @@ class BatchingSteps(Check):
             return "continuous: a request waits until a place is free"
         if got[1] < continuous:
             return "continuous: at the end places stay empty, so tokens / slots is too few"
+        if tuple(got) == _a_step_too_long(lengths, slots):
+            return "continuous: too many; a place is free again right after a request's last token"
         return "continuous: the next request takes whichever place is free first"

@@ -124,6 +124,11 @@ def _unsorted(weights, ranks):
     return out
 
 
+def _in_sorted_order(weights, ranks):
+    order = sorted(range(len(weights)), key=lambda i: -weights[i])
+    return [ranks_naive(weights, ranks)[item] for item in order]
+
+
 def _lightest_first(weights, ranks):
     return ranks_naive([-w for w in weights], ranks)
 
@@ -143,6 +148,7 @@ class Packing(Check):
         Wrong(_unsorted, "heaviest first"),
         Wrong(_lightest_first, "heaviest first"),
         Wrong(_last_rank_of_equals, "of equal ranks the first"),
+        Wrong(_in_sorted_order, "in the items' order"),
         Wrong(lambda weights, ranks: [i % ranks for i in range(len(weights))], "heaviest first"),
     ]
 
@@ -169,6 +175,8 @@ class Packing(Check):
             return "give the rank of each item, in the items' order"
         if any(got.count(rank) != len(weights) // ranks for rank in range(ranks)):
             return "every rank gets as many items as the others: a full rank takes no more"
+        if got == _in_sorted_order(weights, ranks):
+            return "these are the right ranks, heaviest item first: give them in the items' order"
         if got == _in_turn(weights, ranks):
             return "do not take turns: the next item goes to the rank that has least so far"
         if got == _unsorted(weights, ranks) or got == [i % ranks for i in range(len(weights))]:

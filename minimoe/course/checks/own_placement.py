@@ -2,6 +2,8 @@
 
 import random
 
+import numpy as np
+
 from minimoe.course.check import Check, Wrong, register
 from minimoe.course.checks.expert_load_balance import ranks_naive
 from minimoe.parallel.eplb_naive import greedy_naive, peak_naive, replicate_naive
@@ -11,7 +13,7 @@ FINE = "fine"
 
 def judge(row, load, ranks, slots) -> str:
     """FINE, or what is wrong with a placement of one layer."""
-    if not isinstance(row, list | tuple) or len(row) != slots:
+    if not isinstance(row, list | tuple | np.ndarray) or len(row) != slots:
         return f"give a list of {slots} experts, one for each slot"
     row = [int(expert) for expert in row]
     if not set(row) <= set(range(len(load))):

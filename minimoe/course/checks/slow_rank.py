@@ -23,6 +23,11 @@ def _by_rows(seconds, rows):
     return rank, rows[rank] / statistics.median(rows)
 
 
+def _last_of_equals(seconds, rows):
+    rank, factor = slow_naive(seconds[::-1], rows[::-1])
+    return len(rows) - 1 - rank, factor
+
+
 def _over_fastest(seconds, rows):
     each = [took / count for took, count in zip(seconds, rows, strict=True)]
     return each.index(max(each)), max(each) / min(each)
@@ -75,15 +80,17 @@ class SlowRank(Check):
         Wrong(_over_middle, "middle two"),
         Wrong(_over_others, "its own too"),
         Wrong(_by_rate, "rows per second"),
+        Wrong(_last_of_equals, "of equals, the first"),
         Wrong(lambda *args: slow_naive(*args)[0], "a pair"),
         Wrong(_upside_down, "above 1"),
     ]
 
     def cases(self, rng: random.Random):
-        """Equal rows, a busy rank that is not slow, a slow one with few rows, random ones."""
+        """Equal rows, a busy rank that is not slow, a slow one with few rows, two alike, random."""
         yield [1.0, 1.0, 2.0], [10, 10, 10]
         yield [3.0, 1.0, 1.0, 1.5], [30, 10, 10, 10]
         yield [1.0, 1.0, 1.0], [20, 20, 10]
+        yield [2.0, 4.0, 1.0], [10, 20, 10]
         yield [5.0, 4.0, 4.2, 2.1, 4.1], [50, 40, 42, 7, 41]
         for _ in range(20):
             ranks = rng.randrange(3, 9)
@@ -102,6 +109,8 @@ class SlowRank(Check):
         if not isinstance(got, tuple | list) or len(got) != 2:
             return "give a pair: the rank, and how many times as slow it is"
         rank, factor = self.expected(seconds, rows)
+        if tuple(got) == _last_of_equals(seconds, rows):
+            return "two ranks are as slow: of equals, the first"
         if got[0] != rank and got[0] == seconds.index(max(seconds)):
             return "this rank took long because it had more rows: compare seconds per row"
         if got[0] != rank and got[0] == rows.index(max(rows)):

@@ -47,7 +47,7 @@ def _starves(turn, old: int) -> str | None:
                 return (
                     f"number {old}, with {mine} tokens, is passed by number {old + LATE}, with "
                     f"{newcomer}: in a service that never ends it might wait for ever, so let "
-                    "`arrival` count as well"
+                    "`arrival` count, and enough"
                 )
     return None
 
