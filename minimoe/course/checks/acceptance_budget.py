@@ -192,7 +192,7 @@ class StopInTime(Check):
     def cases(self, rng: random.Random):
         """Free checks, dear ones, the trap of the paper, stairs, and random costs."""
         yield [[0.9, 0.8]], [1.0, 1.1, 1.2]
-        yield [[0.8, 0.4], [0.9, 0.7]], [1.0, 1.1, 1.5, 1.9, 2.3]
+        yield [[0.5, 0.8], [0.9, 0.8]], [1.0, 1.4, 1.8, 2.0, 2.4]
         yield [[0.9, 0.8]], [1.0, 5.0, 9.0]
         yield [[1.0]], [1.0, 2.0]
         yield [[0.8, 0.9]], [1.0, 2.0, 1 / 0.45]
