@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 
-from minimoe.bench.timing import about, device_name
+from minimoe.bench.timing import about
 from minimoe.errors import MinimoeError
 from minimoe.parallel import layer
 from minimoe.parallel.placement import in_order
 from minimoe.parallel.supervisor import Ranks
+from minimoe.perf.hardware import device_name
 
 SLICES = {"ep8": 48, "ep64": 6}  # experts a rank
 SHAPE = {"D": 5120, "F": 2304, "K": 6}  # V4.1-Flash, reported

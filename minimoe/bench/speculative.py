@@ -46,7 +46,8 @@ def main(args) -> dict:
     import torch
 
     from minimoe.bench.contest import Contest, Settings
-    from minimoe.bench.timing import about, device_name
+    from minimoe.bench.timing import about
+    from minimoe.perf.hardware import device_name
 
     torch.set_num_threads(args.threads)
     given = {field.name: getattr(args, field.name) for field in fields(Settings)

@@ -44,11 +44,6 @@ def _median_replay(graph, budget: float) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def device_name(device: str) -> str:
-    """The GPU's own name for a record, or "cpu"."""
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
-
-
 def about(device: str) -> dict:
     """Date, device, versions and command: they belong beside any saved measurement."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}

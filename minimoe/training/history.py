@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from minimoe.checkpoint import load_checkpoint, save_checkpoint
+from minimoe.perf.hardware import device_name
 from minimoe.training.balance import load_spread
 from minimoe.training.batches import held_out_rows
 from minimoe.training.evaluate import balance_report, expert_usage, held_out_loss
@@ -97,7 +98,7 @@ class History:
             "recipe": asdict(self.trainer.recipe),
             "parameters": sum(p.numel() for p in model.parameters()),
             **self._size(),
-            "device": device_name(self.trainer.device.type),
+            "device": worker(self.trainer.device.type),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
             "date": time.strftime("%Y-%m-%d", time.gmtime(self.started)),
             "curve": self.curve,
@@ -124,11 +125,10 @@ class History:
         }
 
 
-def device_name(kind: str) -> str:
+def worker(kind: str) -> str:
     """What did the work, for the record."""
-    if kind == "cuda":
-        return torch.cuda.get_device_name()
-    return f"CPU, {torch.get_num_threads()} threads"
+    threads = "" if kind == "cuda" else f", {torch.get_num_threads()} threads"
+    return device_name(kind) + threads
 
 
 def write_record(record: dict, out: Path) -> None:

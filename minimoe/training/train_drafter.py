@@ -25,7 +25,7 @@ from minimoe.training.drafter_evaluate import (
 from minimoe.training.drafter_recipe import DrafterRecipe
 from minimoe.training.drafter_text import DrafterBatches, prompt_rows, target_text
 from minimoe.training.drafter_trainer import DrafterTrainer
-from minimoe.training.history import device_name, write_record
+from minimoe.training.history import worker, write_record
 
 POINTS = 12  # on the curve
 WRITING_ROWS = {"cuda": 2048, "cpu": 32}  # sequences that the target writes at once
@@ -164,7 +164,7 @@ class DrafterRun:
             "steps": trainer.done,
             "blocks": trainer.done * self.recipe.rows * self.recipe.anchors,
             "seconds": self.times,
-            "device": device_name(self.device.type),
+            "device": worker(self.device.type),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
             "date": time.strftime("%Y-%m-%d"),
             "held_out": {"prompt_tokens": PROMPT, **HELD_OUT[self.device.type]},
