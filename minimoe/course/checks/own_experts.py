@@ -40,6 +40,9 @@ def _one_short(x, ids, weights, fetch):
     return _grouped(x, ids, weights, fetch, experts=ids.unique().tolist()[:-1])
 
 
+NO_TENSOR = (
+    "give a tensor [T, D], since the engine goes on with it: `torch.stack` makes one of rows"
+)
 SLIPS = [
     ({"weigh": False}, "multiply an expert's result by the weight that the token gives it"),
     ({"add": False}, "a token has K experts: add their results up, do not replace them"),
@@ -54,6 +57,7 @@ class RunExperts(Check):
     name = "01-run-experts"
     wrong = [
         Wrong(by_token, "fetch it once"),
+        Wrong(lambda *args: _grouped(*args).tolist(), "give a tensor"),
         Wrong(_all_up_to_the_last, "no token chose it"),
         Wrong(_first_choice_only, "was not fetched"),
         Wrong(_one_short, "was not fetched"),
@@ -90,12 +94,16 @@ class RunExperts(Check):
             return toy_expert(int(expert))
 
         out = answer(x, ids, weights, fetch)
-        return out if out is None or out is ... else [out, sorted(fetched)]
+        if out is None or out is ...:
+            return out
+        return [out, sorted(fetched)] if isinstance(out, torch.Tensor) else NO_TENSOR
 
     def describe(self, x, ids, weights):
-        return f"{len(x)} tokens with experts {ids.tolist()}"
+        return f"tokens with experts {ids.tolist()}"
 
     def hint(self, got, x, ids, weights):
+        if got == NO_TENSOR:
+            return got
         out, fetched = got
         chosen = set(ids.flatten().tolist())
         for expert in fetched:

@@ -25,6 +25,7 @@ class KneeBatch(Check):
         Wrong(lambda r, b, i, e, k: knee_batch_naive(r, b, i, k, e), "upside down"),
         Wrong(lambda r, b, i, e, k: 2 * knee_batch_naive(r, b, i, e, k), "two operations"),
         Wrong(lambda r, b, i, e, k: knee_batch_naive(r, b, 1, e, k), "bytes"),
+        Wrong(lambda r, b, i, e, k: r / b * e / k, "two bytes a weight"),
     ]
 
     def cases(self, rng: random.Random):
@@ -59,6 +60,7 @@ class KneeBatch(Check):
             want * (per_token / experts) ** 2: "E / K stands upside down",
             2 * want: "a multiply and an add are two operations",
             want / itemsize: "a weight is `itemsize` bytes",
+            want / itemsize * 2: "that is for two bytes a weight: mind `itemsize`",
         }
         near = (text for value, text in guesses.items() if abs(got - value) < 1e-6 * abs(value))
         return next(near, None)
@@ -151,6 +153,22 @@ def _uses_all(c, tokens, hit, itemsize):
     return flops, moe_cost_naive(c, tokens, hit, itemsize)[1]
 
 
+def _two_matrices(c, tokens, hit, itemsize):
+    none = replace(c, moe_intermediate_size=0)
+    whole, rest = (moe_cost_naive(config, tokens, hit, itemsize) for config in (c, none))
+    return tuple(less + (more - less) * 2 // 3 for more, less in zip(whole, rest, strict=True))
+
+
+def _one_operation(c, tokens, hit, itemsize):
+    flops, read = moe_cost_naive(c, tokens, hit, itemsize)
+    return flops / 2, read
+
+
+def _reads_all(c, tokens, hit, itemsize):
+    flops, _ = moe_cost_naive(c, tokens, hit, itemsize)
+    return flops, moe_cost_naive(c, tokens, c.n_routed_experts, itemsize)[1]
+
+
 @register
 class MoeCost(Check):
     """Exercise 3 of 01: FLOP and bytes of one step through the layers with experts."""
@@ -162,13 +180,16 @@ class MoeCost(Check):
         Wrong(_all_layers, "first layers are dense"),
         Wrong(_reads_per_token, "read once"),
         Wrong(_uses_all, "K experts, whatever"),
+        Wrong(_two_matrices, "three matrices"),
+        Wrong(_one_operation, "two operations"),
+        Wrong(_reads_all, "only those hit are read"),
         Wrong(lambda *args: moe_cost_naive(*args)[::-1], "FLOP first"),
         Wrong(lambda *args: moe_cost_naive(*args)[0], "a pair"),
     ]
 
     def cases(self, rng: random.Random):
         tiny = ModelConfig.tiny()
-        yield tiny, 1, 4, 4
+        yield replace(tiny, num_experts_per_tok=3), 1, 3, 4
         yield tiny, 512, 64, 2
         yield replace(tiny, num_experts_per_tok=1), 7, 1, 4  # one hot expert
         for _ in range(12):
@@ -207,6 +228,9 @@ class MoeCost(Check):
             _all_layers: "the first layers are dense: they have no experts",
             _reads_per_token: "an expert that many tokens chose is read once: use `hit`",
             _uses_all: "a token uses K experts, whatever the step hits",
+            _two_matrices: "an expert has three matrices of D x F: gate, up and down",
+            _one_operation: "a multiply and an add are two operations",
+            _reads_all: "of the routed experts only those hit are read",
             lambda *a: moe_cost_naive(*a)[::-1]: "give FLOP first, then bytes",
         }
         for slip, text in slips.items():
