@@ -40,7 +40,7 @@ def _one_short(x, ids, weights, fetch):
     return _grouped(x, ids, weights, fetch, experts=ids.unique().tolist()[:-1])
 
 
-NO_TENSOR = (
+NO_TENSOR = "give a tensor [T, D]: the engine goes on with it (`torch.stack` makes one of rows)"
     "give a tensor [T, D], since the engine goes on with it: `torch.stack` makes one of rows"
 )
 SLIPS = [
