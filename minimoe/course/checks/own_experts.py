@@ -41,8 +41,6 @@ def _one_short(x, ids, weights, fetch):
 
 
 NO_TENSOR = "give a tensor [T, D]: the engine goes on with it (`torch.stack` makes one of rows)"
-    "give a tensor [T, D], since the engine goes on with it: `torch.stack` makes one of rows"
-)
 SLIPS = [
     ({"weigh": False}, "multiply an expert's result by the weight that the token gives it"),
     ({"add": False}, "a token has K experts: add their results up, do not replace them"),
