@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import first_slip, told, wrongs
 from minimoe.course.experts_lab import by_token
 
 
@@ -41,6 +42,41 @@ def _one_short(x, ids, weights, fetch):
 
 
 NO_TENSOR = "give a tensor [T, D]: the engine goes on with it (`torch.stack` makes one of rows)"
+
+
+def _weighed(weights_of):
+    """The right sums but for the weights: weights_of(weights, ids) `[T, K]` stand for them."""
+    return lambda x, ids, weights, fetch: _grouped(x, ids, weights_of(weights, ids), fetch)
+
+
+def _onto_the_rows(x, ids, weights, fetch):
+    return x + _grouped(x, ids, weights, fetch)
+
+
+def _flat_weights(x, ids, weights, fetch):
+    out = torch.zeros_like(x)
+    for e in ids.unique().tolist():
+        token, place = (ids == e).nonzero(as_tuple=True)
+        out.index_add_(0, token, weights[token, place] * fetch(e)(x[token]))
+    return out
+
+
+WRONG_WEIGHT = "an expert counts with the weight at its own place: weights[token, place]"
+SUMS = {
+    _weighed(lambda weights, ids: weights[:, :1].expand_as(weights)): WRONG_WEIGHT,
+    _weighed(lambda weights, ids: weights.sum(1, keepdim=True).expand_as(weights)): WRONG_WEIGHT,
+    _weighed(lambda weights, ids: weights.gather(1, ids % ids.shape[1])): WRONG_WEIGHT,
+    _weighed(lambda weights, ids: weights.flip(1)): WRONG_WEIGHT,
+    _weighed(
+        lambda weights, ids: weights / weights.sum(1, keepdim=True)
+    ): "use the weights as they are, whatever they add up to",
+    _weighed(lambda weights, ids: weights / ids.shape[1]): "add up, and do not divide by K",
+    _onto_the_rows: "start from zeros: the layer's answer is the experts' sum alone",
+}
+SHAPES = {
+    (RuntimeError, "must match the size"): "weights [n] do not go with rows [n, D]: give them an "
+    "axis for D, `[:, None]`",
+}
 SLIPS = [
     ({"weigh": False}, "multiply an expert's result by the weight that the token gives it"),
     ({"add": False}, "a token has K experts: add their results up, do not replace them"),
@@ -62,6 +98,9 @@ class RunExperts(Check):
         Wrong(lambda *args: _grouped(*args, weigh=False), "multiply"),
         Wrong(lambda *args: _grouped(*args, add=False), "add their results"),
         Wrong(lambda *args: _grouped(*args, before=True), "belongs to the expert's result"),
+        Wrong(_flat_weights, "an axis for D"),
+        Wrong(lambda *args: _grouped(*args)[:, None].expand(-1, 2, -1), "one row for each token"),
+        *wrongs(SUMS),
     ]
 
     def cases(self, rng: random.Random):
@@ -91,8 +130,8 @@ class RunExperts(Check):
             fetched.append(int(expert))
             return toy_expert(int(expert))
 
-        out = answer(x, ids, weights, fetch)
-        if out is None or out is ...:
+        out = told(answer, SHAPES, x, ids, weights, fetch)
+        if out is None or out is ... or out in SHAPES.values():
             return out
         return [out, sorted(fetched)] if isinstance(out, torch.Tensor) else NO_TENSOR
 
@@ -100,7 +139,7 @@ class RunExperts(Check):
         return f"tokens with experts {ids.tolist()}"
 
     def hint(self, got, x, ids, weights):
-        if got == NO_TENSOR:
+        if isinstance(got, str):
             return got
         out, fetched = got
         chosen = set(ids.flatten().tolist())
@@ -114,8 +153,20 @@ class RunExperts(Check):
                 )
         if chosen - set(fetched):
             return f"expert {min(chosen - set(fetched))} was chosen and was not fetched"
+        if out.shape != x.shape:
+            return "give one row for each token, [T, D]: add up its experts' results"
+        says = first_slip(self._results(SUMS), out, x, ids, weights)
+        if says:
+            return says
         for slip, text in SLIPS:
             wrong = self.call(partial(_grouped, **slip), x, ids, weights)[0]
             if torch.allclose(torch.as_tensor(out), wrong, atol=1e-5):
                 return text
         return None
+
+    def _results(self, slips: dict) -> dict:
+        """The same slips, as functions of one case that give the rows `[T, D]` alone."""
+        return {partial(self._rows, slip): text for slip, text in slips.items()}
+
+    def _rows(self, slip, *case):
+        return self.call(slip, *case)[0]

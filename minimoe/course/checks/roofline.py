@@ -1,10 +1,10 @@
-"""Checks of 01_compute_vs_memory_bound: batch at the knee, distinct experts, cost of MoE layers."""
+"""Exercises 1 and 2 of 01: the batch at the knee, distinct experts."""
 
+import math
 import random
-from dataclasses import replace
 
-from minimoe.config import ModelConfig
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import first_slip, wrongs
 
 
 def knee_batch_naive(rate, bandwidth, itemsize, experts, per_token):
@@ -14,22 +14,51 @@ def knee_batch_naive(rate, bandwidth, itemsize, experts, per_token):
     return (bytes_in_all / bandwidth) / (flops_per_token / rate)
 
 
+def _knee(change):
+    """A slip: the right batch, changed by change(right, rate / bandwidth, itemsize, E, K)."""
+    return lambda r, b, i, e, k: change(knee_batch_naive(r, b, i, e, k), r / b, i, e, k)
+
+
+ROUNDED = "the result need not be whole: do not round"
+PER_BYTE = "is the knee in FLOP per byte, not tokens"
+KNEE = {
+    _knee(lambda knee, x, i, e, k: x): "this " + PER_BYTE,
+    _knee(lambda knee, x, i, e, k: x / 2): "half the rate over the bandwidth " + PER_BYTE,
+    _knee(
+        lambda knee, x, i, e, k: knee * k / e
+    ): "all E experts are read and each token uses K: E / K",
+    _knee(
+        lambda knee, x, i, e, k: 2 * knee * k / e
+    ): "all E experts are read, each token uses K (E / "
+    "K), and a multiply and an add are two operations",
+    _knee(lambda knee, x, i, e, k: knee * (k / e) ** 2): "E / K stands upside down",
+    _knee(lambda knee, x, i, e, k: 2 * knee): "a multiply and an add are two operations",
+    _knee(lambda knee, x, i, e, k: 4 * knee): "the two operations of a token divide the batch: / 2",
+    _knee(lambda knee, x, i, e, k: knee / i): "a weight is `itemsize` bytes",
+    _knee(lambda knee, x, i, e, k: knee / i**2): "a weight is `itemsize` bytes: multiply by it",
+    _knee(lambda knee, x, i, e, k: 2 * knee / i): "that is for two bytes a weight: mind `itemsize`",
+    _knee(lambda knee, x, i, e, k: knee / e): "all E experts are read, not one",
+    _knee(lambda knee, x, i, e, k: knee * k): "each token uses K experts: divide by K",
+    _knee(lambda knee, x, i, e, k: knee * k * k): "each token uses K experts: divide by K",
+    _knee(lambda knee, x, i, e, k: 3 * knee): "that an expert has three matrices cancels out",
+    _knee(lambda knee, x, i, e, k: 1 / knee): "upside down: bytes over bandwidth, times rate",
+    _knee(lambda knee, x, i, e, k: knee / x**2): "upside down: bytes over bandwidth, times rate",
+    _knee(lambda knee, x, i, e, k: int(knee)): ROUNDED,
+    _knee(lambda knee, x, i, e, k: round(knee)): ROUNDED,
+    _knee(lambda knee, x, i, e, k: math.ceil(knee)): ROUNDED,
+}
+
+
 @register
 class KneeBatch(Check):
     """Exercise 1 of 01: tokens per step at which arithmetic takes as long as memory."""
 
     name = "01-knee-batch"
-    wrong = [
-        Wrong(lambda r, b, i, e, k: r / b, "FLOP per byte, not tokens"),
-        Wrong(lambda r, b, i, e, k: knee_batch_naive(r, b, i, 1, 1), "E / K"),
-        Wrong(lambda r, b, i, e, k: knee_batch_naive(r, b, i, k, e), "upside down"),
-        Wrong(lambda r, b, i, e, k: 2 * knee_batch_naive(r, b, i, e, k), "two operations"),
-        Wrong(lambda r, b, i, e, k: knee_batch_naive(r, b, 1, e, k), "bytes"),
-        Wrong(lambda r, b, i, e, k: r / b * e / k, "two bytes a weight"),
-    ]
+    wrong = wrongs(KNEE)
 
     def cases(self, rng: random.Random):
-        yield 1000.0, 10.0, 4, 24, 2
+        """First numbers that tell all known slips apart."""
+        yield 1000.0, 10.0, 4, 30, 5
         yield 1000.0, 10.0, 2, 1, 1
         yield 800e12, 4e12, 2, 384, 6
         for _ in range(20):
@@ -52,18 +81,8 @@ class KneeBatch(Check):
             f"E {experts}, K {per_token}"
         )
 
-    def hint(self, got, rate, bandwidth, itemsize, experts, per_token):
-        want = self.expected(rate, bandwidth, itemsize, experts, per_token)
-        guesses = {
-            rate / bandwidth: "this is the knee in FLOP per byte, not tokens",
-            want * per_token / experts: "all E experts are read and each token uses K: E / K",
-            want * (per_token / experts) ** 2: "E / K stands upside down",
-            2 * want: "a multiply and an add are two operations",
-            want / itemsize: "a weight is `itemsize` bytes",
-            want / itemsize * 2: "that is for two bytes a weight: mind `itemsize`",
-        }
-        near = (text for value, text in guesses.items() if abs(got - value) < 1e-6 * abs(value))
-        return next(near, None)
+    def hint(self, got, *args):
+        return first_slip(KNEE, got, *args)
 
 
 def expected_hit_naive(share, tokens):
@@ -77,23 +96,59 @@ def expected_hit_naive(share, tokens):
     return hit
 
 
+def _hit_by(chance):
+    """A slip: another chance that an expert with this share is hit by so many tokens."""
+    return lambda share, tokens: sum(chance(part, tokens) for part in share)
+
+
+def _all_alike(share, tokens, part=None):
+    part = sum(share) / len(share) if part is None else part
+    return expected_hit_naive([part] * len(share), tokens)
+
+
+HIT = {
+    lambda share, t: len(share) - expected_hit_naive(share, t): "this counts the experts that are "
+    "not hit",
+    _hit_by(lambda part, t: part * t): "two tokens may choose the same expert, and it is read once",
+    lambda share, t: min(
+        len(share), sum(share) * t
+    ): "two tokens may choose the same expert, and it is read once",
+    _hit_by(lambda part, t: min(1, part * t)): "two tokens may choose the same expert, and it is "
+    "read once",
+    _all_alike: "shares differ: each expert is missed by its own share",
+    lambda share, t: _all_alike(
+        share, t, 1 / len(share)
+    ): "shares differ: each expert is missed by its own share",
+    _hit_by(lambda part, t: part**t): "share ** tokens: that *all* tokens hit it; one is enough",
+    _hit_by(lambda part, t: 1 - part**t): "a token misses with 1 - share, so all miss with "
+    "(1 - share) ** tokens",
+    lambda share, t: (
+        expected_hit_naive(share, t) / len(share)
+    ): "add up the experts: not their mean",
+    lambda share, t: expected_hit_naive([p / sum(share) for p in share], t): "share[e] is a "
+    "probability as it stands: a token has several choices, so they add up to more than 1",
+    lambda share, t: round(
+        expected_hit_naive(share, t)
+    ): "an expected number need not be whole: do not round",
+    lambda share, t: sum(share): "that is for one token: all `tokens` must miss it",
+    lambda share, t: expected_hit_naive(share, t + 1): "so many tokens, no more: ** tokens",
+    lambda share, t: expected_hit_naive(share, t - 1): "so many tokens, no fewer: ** tokens",
+}
+
+
 @register
 class ExpectedHit(Check):
     """Exercise 2 of 01: how many experts T tokens hit, on average."""
 
     name = "01-expected-hit"
     wrong = [
-        Wrong(lambda share, t: sum(share) * t, "more experts than there are"),
-        Wrong(lambda share, t: min(len(share), sum(share) * t), "choose the same"),
-        Wrong(lambda share, t: len(share) - expected_hit_naive(share, t), "not hit"),
-        Wrong(
-            lambda share, t: expected_hit_naive([sum(share) / len(share)] * len(share), t),
-            "its own share",
-        ),
+        *wrongs(HIT),
+        Wrong(lambda share, t: [1 - (1 - part) ** t for part in share], "one number: add up"),
     ]
 
     def cases(self, rng: random.Random):
         """One hot expert, idle ones, no tokens, one token, and random shares."""
+        yield [0.75, 0.5, 0.75, 0.5, 0.5], 3  # tells all known slips apart
         yield [0.25] * 8, 1
         yield [0.25] * 8, 10
         yield [0.5, 0.5], 0
@@ -107,134 +162,6 @@ class ExpectedHit(Check):
         return expected_hit_naive(share, tokens)
 
     def hint(self, got, share, tokens):
-        want = self.expected(share, tokens)
-        if abs(got - (len(share) - want)) < self.tolerance:
-            return "this counts the experts that are not hit"
-        if got > len(share):
-            return "these are more experts than there are: count each once"
-        mean = sum(share) / len(share)
-        if abs(got - expected_hit_naive([mean] * len(share), tokens)) < self.tolerance:
-            return "shares differ: each expert is missed by its own share"
-        if got > want:
-            return "two tokens may choose the same expert, and it is read once"
-        return None
-
-
-def moe_cost_naive(c, tokens, hit, itemsize):
-    """(FLOP, bytes) of all MoE layers: router, routed experts, shared expert."""
-    layers = c.num_hidden_layers - c.first_k_dense_replace
-    router = c.hidden_size * c.n_routed_experts
-    expert = 3 * c.hidden_size * c.moe_intermediate_size
-    shared = expert * c.n_shared_experts
-    used = router + shared + expert * c.num_experts_per_tok
-    read = router + shared + expert * hit
-    return layers * 2 * tokens * used, layers * read * itemsize
-
-
-def _without_router(c, tokens, hit, itemsize):
-    return moe_cost_naive(replace(c, n_routed_experts=0), tokens, hit, itemsize)
-
-
-def _without_shared(c, tokens, hit, itemsize):
-    return moe_cost_naive(replace(c, n_shared_experts=0), tokens, hit, itemsize)
-
-
-def _all_layers(c, tokens, hit, itemsize):
-    return moe_cost_naive(replace(c, first_k_dense_replace=0), tokens, hit, itemsize)
-
-
-def _reads_per_token(c, tokens, hit, itemsize):
-    flops, _ = moe_cost_naive(c, tokens, hit, itemsize)
-    return flops, moe_cost_naive(c, tokens, tokens * c.num_experts_per_tok, itemsize)[1]
-
-
-def _uses_all(c, tokens, hit, itemsize):
-    flops, _ = moe_cost_naive(replace(c, num_experts_per_tok=hit), tokens, hit, itemsize)
-    return flops, moe_cost_naive(c, tokens, hit, itemsize)[1]
-
-
-def _two_matrices(c, tokens, hit, itemsize):
-    none = replace(c, moe_intermediate_size=0)
-    whole, rest = (moe_cost_naive(config, tokens, hit, itemsize) for config in (c, none))
-    return tuple(less + (more - less) * 2 // 3 for more, less in zip(whole, rest, strict=True))
-
-
-def _one_operation(c, tokens, hit, itemsize):
-    flops, read = moe_cost_naive(c, tokens, hit, itemsize)
-    return flops / 2, read
-
-
-def _reads_all(c, tokens, hit, itemsize):
-    flops, _ = moe_cost_naive(c, tokens, hit, itemsize)
-    return flops, moe_cost_naive(c, tokens, c.n_routed_experts, itemsize)[1]
-
-
-@register
-class MoeCost(Check):
-    """Exercise 3 of 01: FLOP and bytes of one step through the layers with experts."""
-
-    name = "01-moe-cost"
-    wrong = [
-        Wrong(_without_router, "the router"),
-        Wrong(_without_shared, "shared expert"),
-        Wrong(_all_layers, "first layers are dense"),
-        Wrong(_reads_per_token, "read once"),
-        Wrong(_uses_all, "K experts, whatever"),
-        Wrong(_two_matrices, "three matrices"),
-        Wrong(_one_operation, "two operations"),
-        Wrong(_reads_all, "only those hit are read"),
-        Wrong(lambda *args: moe_cost_naive(*args)[::-1], "FLOP first"),
-        Wrong(lambda *args: moe_cost_naive(*args)[0], "a pair"),
-    ]
-
-    def cases(self, rng: random.Random):
-        tiny = ModelConfig.tiny()
-        yield replace(tiny, num_experts_per_tok=3), 1, 3, 4
-        yield tiny, 512, 64, 2
-        yield replace(tiny, num_experts_per_tok=1), 7, 1, 4  # one hot expert
-        for _ in range(12):
-            experts = rng.randrange(4, 64)
-            config = replace(
-                tiny,
-                n_routed_experts=experts,
-                num_experts_per_tok=rng.randrange(1, 5),
-                n_shared_experts=rng.randrange(1, 3),
-                first_k_dense_replace=rng.randrange(1, 4),
-                moe_intermediate_size=rng.choice([16, 48]),
-            )
-            yield (
-                config,
-                rng.randrange(1, 300),
-                rng.randrange(4, experts + 1),
-                rng.choice([1, 2, 4]),
-            )
-
-    def expected(self, *args):
-        return moe_cost_naive(*args)
-
-    def describe(self, c, tokens, hit, itemsize):
-        return (
-            f"{c.num_hidden_layers} layers, {c.first_k_dense_replace} dense; D {c.hidden_size}, "
-            f"F {c.moe_intermediate_size}, E {c.n_routed_experts}, K {c.num_experts_per_tok}, "
-            f"{c.n_shared_experts} shared; {tokens} tokens hit {hit}, {itemsize} bytes a weight"
-        )
-
-    def hint(self, got, *args):
-        if not isinstance(got, tuple | list) or len(got) != 2:
-            return "give a pair: FLOP, bytes"
-        slips = {
-            _without_router: "the router, D x E, is a product and a weight too",
-            _without_shared: "every token also uses the shared expert",
-            _all_layers: "the first layers are dense: they have no experts",
-            _reads_per_token: "an expert that many tokens chose is read once: use `hit`",
-            _uses_all: "a token uses K experts, whatever the step hits",
-            _two_matrices: "an expert has three matrices of D x F: gate, up and down",
-            _one_operation: "a multiply and an add are two operations",
-            _reads_all: "of the routed experts only those hit are read",
-            lambda *a: moe_cost_naive(*a)[::-1]: "give FLOP first, then bytes",
-        }
-        for slip, text in slips.items():
-            pairs = zip(got, slip(*args), strict=True)
-            if all(abs(mine - theirs) <= 1e-9 * abs(theirs) for mine, theirs in pairs):
-                return text
-        return None
+        if hasattr(got, "__len__") and len(got) == len(share):
+            return "give one number: add up the experts' chances"
+        return first_slip(HIT, got, share, tokens)
