@@ -179,13 +179,14 @@ def batching_plans(lengths: list[int], slots: int) -> None:
     }
     _, rows = style.new_figure(8.5, 4.4, nrows=2, sharex=True)
     for axes, (name, plan) in zip(rows, plans.items(), strict=True):
-        for number, (slot, start, end) in enumerate(plan):
-            colour = style.BLUE if number % 2 else style.SKY
-            place = (slot + 0.1, 0.8)
+        dark = [False] * slots
+        for slot, start, end in plan:
+            dark[slot] = not dark[slot]
+            colour, place = style.BLUE if dark[slot] else style.SKY, (slot + 0.1, 0.8)
             axes.broken_barh([(start, end - start)], place, facecolor=colour, edgecolor="white")
         steps = max(end for *_, end in plan)
         axes.axvline(steps, color=style.RED, linestyle="-", marker="")
-        axes.set(title=f"{name}: {steps} steps", ylabel="slot", ylim=(slots, 0), yticks=[])
+        axes.set(title=f"{name}: {steps} steps", ylabel="place", ylim=(slots, 0), yticks=[])
         axes.set_xlim(0, None)
         axes.grid(False, axis="y")
     rows[1].set_xlabel("step")

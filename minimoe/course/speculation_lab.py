@@ -47,8 +47,8 @@ def check_guess(llm: LLM, text: str, guess: str) -> Checked:
     stand = 0
     while stand < len(ids) and ids[stand] == said[stand]:
         stand += 1
-    decode = llm.tokenizer.decode
-    return Checked([decode([i]) for i in ids], [decode([i]) for i in said], stand)
+    words = [[llm.tokenizer.decode([i], skip_special=False) for i in own] for own in (ids, said)]
+    return Checked(*words, stand)
 
 
 def prompts(llm: LLM, count: int, tokens: int = 96) -> dict[str, list[list[int]]]:
