@@ -160,7 +160,7 @@ class MoeCost(Check):
         if (got[1], got[0]) == want:
             return "give FLOP first, then bytes"
         flop, read = first_slip(FLOP, got[0], *args), first_slip(BYTES, got[1], *args)
-        if flop == read:
+        if flop and flop == read:
             return flop
         if got[0] != want[0]:
             return f"FLOP: {flop or 'too ' + ('many' if got[0] > want[0] else 'few')}"

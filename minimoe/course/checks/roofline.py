@@ -36,6 +36,7 @@ KNEE = {
     _knee(lambda knee, x, i, e, k: 4 * knee): "the two operations of a token divide the batch: / 2",
     _knee(lambda knee, x, i, e, k: knee / i): "a weight is `itemsize` bytes",
     _knee(lambda knee, x, i, e, k: knee / i**2): "a weight is `itemsize` bytes: multiply by it",
+    _knee(lambda knee, x, i, e, k: 2 * knee / i**2): "a weight is `itemsize` bytes: multiply by it",
     _knee(lambda knee, x, i, e, k: 2 * knee / i): "that is for two bytes a weight: mind `itemsize`",
     _knee(lambda knee, x, i, e, k: knee / e): "all E experts are read, not one",
     _knee(lambda knee, x, i, e, k: knee * k): "each token uses K experts: divide by K",
@@ -148,7 +149,7 @@ class ExpectedHit(Check):
 
     def cases(self, rng: random.Random):
         """One hot expert, idle ones, no tokens, one token, and random shares."""
-        yield [0.75, 0.5, 0.75, 0.5, 0.5], 2  # tells all known slips apart
+        yield [0.75, 0.5, 0.25, 0.25, 0.5], 3  # tells all known slips apart
         yield [0.25] * 8, 1
         yield [0.25] * 8, 10
         yield [0.5, 0.5], 0
