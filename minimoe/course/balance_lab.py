@@ -25,7 +25,7 @@ from minimoe.parallel.supervisor import Ranks
 
 def mixes_table(traffic: Traffic, tokens: int, ranks: int) -> str:
     """Per mix, mean over layers: busiest expert and, experts in order, busiest rank, x the mean."""
-    lines = [f"{'mix':<10}{'busiest expert':>16}{'busiest rank':>14}   x the mean"]
+    lines = [f"{'x the mean':<10}{'busiest expert':>16}{'busiest rank':>14}"]
     for name, mix in MIXES.items():
         load = count(traffic.take(mix, tokens), traffic.experts)
         rank = peak_to_mean(in_order(len(load), traffic.experts, ranks), load).mean()
