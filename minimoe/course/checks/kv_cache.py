@@ -1,10 +1,9 @@
-"""Exercises 1 and 2 of 02: bytes per token, blocks and what is empty in them."""
+"""Exercise 1 of 02: bytes per token."""
 
 import random
 
 from minimoe.course.check import Check, Wrong, register
-from minimoe.perf.cache_size import blocks_for
-from minimoe.perf.kv_cost import paged
+from minimoe.course.checks.slips import first_slip, told, wrongs
 
 
 def bytes_naive(config, itemsize):
@@ -46,27 +45,88 @@ def _no_rope(config, itemsize):
     return bytes_naive({**config, "qk_rope_head_dim": 0}, itemsize)
 
 
+def _plain(change):
+    """Right for MLA, and `change(config, itemsize)` without."""
+    return lambda config, itemsize: (
+        bytes_naive(config, itemsize) if config["kv_lora_rank"] else change(config, itemsize)
+    )
+
+
+def _latent(change):
+    """Right without MLA, and layers x `change(config)` x itemsize with it."""
+
+    def answer(config, itemsize):
+        if not config["kv_lora_rank"]:
+            return bytes_naive(config, itemsize)
+        return config["num_hidden_layers"] * change(config) * itemsize
+
+    return answer
+
+
+def _without_latent(config, itemsize):
+    return bytes_naive({**config, "kv_lora_rank": None}, itemsize)
+
+
+def _one_head(config, itemsize):
+    return bytes_naive({**config, "num_key_value_heads": 1}, itemsize)
+
+
+def _no_width(config, itemsize):
+    return bytes_naive({**config, "head_dim": 1}, itemsize)
+
+
+KEPT_ONCE = "the latent serves as key and as value: it is kept once"
+SLIPS = {
+    _one_layer: "every layer keeps its own: times the layers",
+    _all_heads: "only num_key_value_heads heads have keys and values of their own",
+    _plain(_one_head): "each of num_key_value_heads keeps a key and a value: times those",
+    _plain(_no_width): "a key has head_dim numbers, and so has a value",
+    _keys_only: "a key and a value are kept for each KV head",
+    lambda config, itemsize: bytes_naive(config, 1): "each value has itemsize bytes",
+    lambda config, itemsize: bytes_naive(config, 1) / itemsize: "times itemsize, not divided by it",
+    lambda config, itemsize: 8 * bytes_naive(config, itemsize): "bytes, not bits",
+    _without_latent: "where kv_lora_rank is a number the model keeps C + R numbers a layer instead",
+    _latent_twice: KEPT_ONCE,
+    _key_half_twice: KEPT_ONCE,
+    _rope_per_head: "a layer keeps one rotary key for all heads",
+    _no_rope: "the rotary key is kept beside the latent",
+    _latent(
+        lambda c: c["kv_lora_rank"] + 2 * c["qk_rope_head_dim"]
+    ): "the rotary key is kept once: values have none",
+    _latent(
+        lambda c: (c["kv_lora_rank"] + c["qk_rope_head_dim"]) * c["num_attention_heads"]
+    ): "the latent is one for all heads",
+    lambda config, itemsize: (
+        bytes_naive(config, itemsize)
+        + (_without_latent(config, itemsize) if config["kv_lora_rank"] else 0)
+    ): "with MLA the latent and "
+    "the rotary key are all that is kept: no keys and values beside them",
+}
+ERRORS = {
+    (AttributeError, "'dict' object"): 'config is a dict: config["head_dim"]',
+    (TypeError, "NoneType"): "kv_lora_rank is None where the model has no MLA: ask for that first",
+}
+
+
 @register
 class BytesPerToken(Check):
     """Exercise 1 of 02: cache bytes of one token, for several kinds of attention."""
 
     name = "02-bytes-per-token"
     wrong = [
-        Wrong(_one_layer, "every layer keeps its own"),
-        Wrong(_all_heads, "num_key_value_heads"),
-        Wrong(_latent_twice, "the latent serves as key and as value"),
-        Wrong(_key_half_twice, "the latent serves as key and as value"),
-        Wrong(_rope_per_head, "one rotary key for all heads"),
-        Wrong(_keys_only, "a key and a value"),
-        Wrong(_no_rope, "rotary key"),
-        Wrong(lambda config, itemsize: bytes_naive(config, 1), "itemsize"),
+        *wrongs(SLIPS),
+        Wrong(lambda config, itemsize: config.head_dim * itemsize, "config is a dict"),
+        Wrong(
+            lambda c, itemsize: (c["kv_lora_rank"] + c["qk_rope_head_dim"]) * itemsize, "is None"
+        ),
+        Wrong(lambda config, itemsize: str(bytes_naive(config, itemsize)), "a number is expected"),
     ]
 
     def cases(self, rng: random.Random):
-        """Grouped and multi-head, latent, and one layer of one head."""
+        """Grouped, latent, one layer of one head. The first two tell all known slips apart."""
+        yield self._config(95, heads=60, kv_heads=12, dim=128), 4
+        yield self._config(61, heads=128, kv_heads=7, C=512, R=64), 4
         yield self._config(1, heads=1, kv_heads=1, dim=2), 4
-        yield self._config(95, heads=64, kv_heads=8, dim=128), 2
-        yield self._config(61, heads=128, C=512, R=64), 2
         yield self._config(6, heads=6, C=64, R=16), 4
         for _ in range(20):
             kv_heads = rng.choice([1, 2, 8])
@@ -88,97 +148,12 @@ class BytesPerToken(Check):
     def expected(self, config, itemsize):
         return bytes_naive(config, itemsize)
 
+    def call(self, answer, *args):
+        return told(answer, ERRORS, *args)
+
     def describe(self, config, itemsize):
         return f"{config}, itemsize {itemsize}"
 
     def hint(self, got, config, itemsize):
         """What a result that fits a known mistake suggests."""
-        mistakes = [
-            (_one_layer, "every layer keeps its own: times the layers"),
-            (_all_heads, "only num_key_value_heads heads have keys and values of their own"),
-            (_latent_twice, "the latent serves as key and as value: it is kept once"),
-            (_key_half_twice, "the latent serves as key and as value: it is kept once"),
-            (_rope_per_head, "a layer keeps one rotary key for all heads"),
-            (_keys_only, "a key and a value are kept for each KV head"),
-            (_no_rope, "the rotary key is kept beside the latent"),
-            (lambda config, itemsize: bytes_naive(config, 1), "each value has itemsize bytes"),
-        ]
-        for mistake, says in mistakes:
-            if got == mistake(config, itemsize) != self.expected(config, itemsize):
-                return says
-        return None
-
-
-def waste_naive(lengths, block_size):
-    """Whole blocks for each request, and the positions in them that hold no token."""
-    blocks = sum(blocks_for(length, block_size) for length in lengths)
-    return blocks, paged(lengths, block_size) - sum(lengths)
-
-
-def _one_more(lengths, block_size):
-    blocks = sum(length // block_size + 1 for length in lengths)
-    return blocks, blocks * block_size - sum(lengths)
-
-
-def _joined(lengths, block_size):
-    return waste_naive([sum(lengths)], block_size)
-
-
-def _rounds_down(lengths, block_size):
-    return sum(length // block_size for length in lengths), waste_naive(lengths, block_size)[1]
-
-
-def _one_for_none(lengths, block_size):
-    return waste_naive([max(1, length) for length in lengths], block_size)
-
-
-def _counts_tokens(lengths, block_size):
-    return waste_naive(lengths, block_size)[0], sum(lengths)
-
-
-@register
-class BlocksAndWaste(Check):
-    """Exercise 2 of 02: blocks that requests take, and positions in them that hold no token."""
-
-    name = "02-blocks-and-waste"
-    wrong = [
-        Wrong(_one_more, "exactly fills its blocks"),
-        Wrong(_joined, "shares no block"),
-        Wrong(_rounds_down, "the last block is begun"),
-        Wrong(_counts_tokens, "hold no token"),
-        Wrong(lambda *args: waste_naive(*args)[::-1], "blocks first"),
-        Wrong(_one_for_none, "without tokens needs no block"),
-    ]
-
-    def cases(self, rng: random.Random):
-        """No request, no tokens, exact multiples and their neighbours, and other block sizes."""
-        yield [16], 16
-        yield [17], 16
-        yield [15, 1], 16
-        yield [], 16
-        yield [0], 16
-        yield [32, 48, 16], 16
-        yield [7, 8, 9], 1
-        for _ in range(20):
-            size = rng.choice([1, 4, 16, 64])
-            edges = [size * rng.randrange(6) + rng.choice([-1, 0, 1]) for _ in range(4)]
-            yield [max(0, length) for length in edges], size
-
-    def expected(self, lengths, block_size):
-        return waste_naive(lengths, block_size)
-
-    def hint(self, got, lengths, block_size):
-        blocks, waste = self.expected(lengths, block_size)
-        if tuple(got) == (waste, blocks):
-            return "give the blocks first, then the empty positions"
-        if 0 in lengths and got[0] == _one_for_none(lengths, block_size)[0]:
-            return "a request without tokens needs no block"
-        if got[0] == _one_more(lengths, block_size)[0] > blocks:
-            return "a request that exactly fills its blocks needs no further one"
-        if got[0] == _joined(lengths, block_size)[0] < blocks:
-            return "a request shares no block with another: round up for each"
-        if got[0] < blocks:
-            return "the last block is begun and counts as a whole one: round up"
-        if got[0] == blocks:
-            return "waste is the positions in these blocks that hold no token"
-        return None
+        return got if got in ERRORS.values() else first_slip(SLIPS, got, config, itemsize)

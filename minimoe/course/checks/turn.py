@@ -8,6 +8,7 @@ from numbers import Real
 from minimoe.course.check import Check, Wrong, register
 
 LONGEST, LATE = 64, 100  # tokens of the longest request; arrivals after which nobody may pass
+OLD = (0, 7, 99, 450, 1000, 12345)  # requests that must not starve
 SOONER = 0.9  # of the mean end of first come, first served
 FINE = "fine"
 
@@ -27,6 +28,7 @@ def judge(turn, lengths: list[int], slots: int) -> str:
     """FINE, or what is wrong with an order."""
     for i, length in enumerate(lengths):
         place = turn(length, i)
+        place = place.item() if hasattr(place, "item") else place
         if not isinstance(place, Real) or math.isnan(place):
             return f"give a number: turn({length}, {i}) is {place!r}"
     plain = mean_end(lengths, slots, lambda new_tokens, arrival: arrival)
@@ -37,7 +39,7 @@ def judge(turn, lengths: list[int], slots: int) -> str:
             f"a request ends at step {mine:.1f} on average, {what} than first come, first served "
             f"({plain:.1f}): let those go first that will soon be out of the way"
         )
-    return next(filter(None, (_starves(turn, old) for old in (0, 7, 1000))), FINE)
+    return next(filter(None, (_starves(turn, old) for old in OLD)), FINE)
 
 
 def _starves(turn, old: int) -> str | None:
