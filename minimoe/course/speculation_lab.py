@@ -84,8 +84,8 @@ def count(rule: Callable, p, q, samples: int, seed: int = 0) -> np.ndarray:
 
 
 def chi_square(counts: np.ndarray, p: np.ndarray) -> float:
-    """Distance of counts from what `p` would give: about the number of tokens when they agree.
-    Infinite when a token came up that `p` rules out."""
+    """Distance of counts from what `p` would give: about one less than the number of tokens when
+    they agree, infinite when a token came up that `p` rules out."""
     possible = p > 0
     if counts[~possible].any():
         return math.inf
