@@ -3,6 +3,7 @@
 import random
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import first_slip, wrongs
 
 
 def wire_bytes_naive(pairs, width, itemsize):
@@ -43,23 +44,49 @@ def _diagonal_once(pairs, width, itemsize):
     return [count * width * itemsize for count in rows]
 
 
+def _rows_of(change):
+    """As right, but change(rank, pairs) rows; times width and itemsize."""
+    return lambda pairs, width, itemsize: [
+        change(r, pairs) * width * itemsize for r in range(len(pairs))
+    ]
+
+
+OWN_ROWS = "a row for an expert on its own rank does not use the wire"
+BOTH_WAYS = "rows go there, and results come back: a rank sends both kinds"
+SENDS = {
+    _own_rows_too: OWN_ROWS,
+    _rows_of(lambda r, pairs: sum(pairs[r])): OWN_ROWS + "; and a rank sends results back, too",
+    _rows_of(lambda r, pairs: 2 * sum(pairs[r])): OWN_ROWS + "; and what it returns is its column",
+    _diagonal_once: "pairs[r][r] is in the row and in the column: take it off twice",
+    _one_way: BOTH_WAYS,
+    _rows_of(lambda r, pairs: sum(row[r] for row in pairs) - pairs[r][r]): BOTH_WAYS,
+    _there_twice: "it returns as many rows as it got of other ranks' tokens: a column",
+    _back_twice: "it also sends its own tokens' rows to others: a row of the table",
+    _rows_of(lambda r, pairs: sum(pairs[r][q] + pairs[q][r] for q in range(r + 1, len(pairs)))): (
+        "every other rank counts, those before r too: q != r"
+    ),
+    lambda *a: [2 * sent for sent in wire_bytes_naive(*a)]: "each row is sent once: the receiver "
+    "does not count",
+    lambda *a: [sum(wire_bytes_naive(*a))] * len(a[0]): "this is all ranks together",
+    lambda *a: sum(wire_bytes_naive(*a)): "give a list, with a number for each rank",
+    lambda *a: max(wire_bytes_naive(*a)): "give a list, with a number for each rank",
+    lambda pairs, width, itemsize: wire_bytes_naive(pairs, 1, 1): "a row has `width` values of "
+    "`itemsize` bytes",
+    lambda pairs, width, itemsize: wire_bytes_naive(pairs, width, 1): "`itemsize` bytes a value",
+    lambda pairs, width, itemsize: wire_bytes_naive(pairs, 1, itemsize): "a row has `width` values",
+}
+
+
 @register
 class WireBytes(Check):
     """What each rank sends in one layer, from who computes whose pairs."""
 
     name = "03-wire-bytes"
-    wrong = [
-        Wrong(_own_rows_too, "does not use the wire"),
-        Wrong(_one_way, "come back"),
-        Wrong(_there_twice, "other ranks' tokens"),
-        Wrong(_back_twice, "its own tokens' rows"),
-        Wrong(_diagonal_once, "twice"),
-        Wrong(lambda p, w, i: [sum(wire_bytes_naive(p, w, i))] * len(p), "all ranks together"),
-        Wrong(lambda p, w, i: wire_bytes_naive(p, w, 1), "itemsize"),
-    ]
+    wrong = wrongs(SENDS)
 
     def cases(self, rng: random.Random):
         """Two ranks, a rank without tokens, one hot rank, one rank alone, and random ones."""
+        yield [[1, 2, 5], [3, 4, 9], [8, 0, 6]], 10, 4  # tells all known slips apart
         yield [[1, 2], [3, 4]], 10, 4
         yield [[0, 0, 0], [5, 1, 2], [0, 0, 0]], 8, 2
         yield [[9, 0, 0], [9, 0, 0], [9, 0, 0]], 3, 4
@@ -75,22 +102,8 @@ class WireBytes(Check):
     def describe(self, pairs, width, itemsize):
         return f"pairs {pairs}, {width} values of {itemsize} bytes"
 
-    def hint(self, got, pairs, width, itemsize):
-        slips = {
-            _own_rows_too: "a row for an expert on its own rank does not use the wire",
-            _diagonal_once: "pairs[r][r] is in the row and in the column: take it off twice",
-            _one_way: "rows go there, and results come back: a rank sends both kinds",
-            _there_twice: "it returns as many rows as it got of other ranks' tokens: a column",
-            _back_twice: "it also sends its own tokens' rows to others: a row of the table",
-            lambda *a: [sum(wire_bytes_naive(*a))] * len(a[0]): "this is all ranks together",
-            lambda p, w, i: wire_bytes_naive(p, w, 1): "a value has `itemsize` bytes",
-        }
-        return first_slip(slips, got, pairs, width, itemsize)
-
-
-def first_slip(slips: dict, got, *args) -> str | None:
-    """What to say when the result is that of a known slip. slips: function to advice."""
-    return next((text for slip, text in slips.items() if list(got) == list(slip(*args))), None)
+    def hint(self, got, *args):
+        return first_slip(SENDS, got, *args)
 
 
 def all_to_all_naive(rows, counts):
@@ -143,6 +156,11 @@ def _one_list(rows, counts):
     return [[row for own in all_to_all_naive(rows, counts) for row in own]] * len(rows)
 
 
+def _own_first(rows, counts):
+    result = all_to_all_naive(rows, counts)
+    return [sorted(own, key=lambda row: row not in rows[r]) for r, own in enumerate(result)]
+
+
 @register
 class AllToAll(Check):
     """Lists cut into uneven parts and put together again."""
@@ -157,10 +175,14 @@ class AllToAll(Check):
         Wrong(_one_list, "one list"),
         Wrong(_without_own, "to itself"),
         Wrong(lambda rows, counts: all_to_all_naive(rows, counts)[:1], "one list for each rank"),
+        Wrong(lambda rows, counts: all_to_all_naive(rows, counts)[0], "not a str"),
+        Wrong(lambda *args: [iter(own) for own in all_to_all_naive(*args)], "not a list_iterator"),
+        Wrong(_own_first, "order of the senders"),
     ]
 
     def cases(self, rng: random.Random):
         """Even, uneven, a rank with nothing, all to one, one rank alone, and random ones."""
+        yield [["a0", "a1", "a2"], ["b0", "b1", "b2"]], [[1, 2], [0, 3]]
         yield [["a0", "a1", "a2"], ["b0", "b1", "b2"]], [[1, 2], [2, 1]]
         yield [["a0", "a1"], [], ["c0"]], [[0, 1, 1], [0, 0, 0], [1, 0, 0]]
         yield [["a0"], ["b0", "b1"], ["c0"]], [[0, 1, 0], [0, 2, 0], [0, 1, 0]]
@@ -181,6 +203,11 @@ class AllToAll(Check):
     def hint(self, got, rows, counts):
         if len(got) > 1 and all(own is got[0] for own in got):
             return "every rank has the very same list: `[[]] * P` is one list, P times"
+        if isinstance(got, dict):
+            return None
+        odd = next((own for own in got if not isinstance(own, list | tuple)), None)
+        if odd is not None:
+            return f"give a list for each rank, not a {type(odd).__name__}"
         got = [list(own) for own in got]
         if any(isinstance(row, list | tuple) for own in got for row in own):
             return "join the parts: `+=` or `extend`, not `append`"
