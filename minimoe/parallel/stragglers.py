@@ -132,14 +132,20 @@ def probe_table(reports: list[list[float]]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Slow:
-    """A rank (one number) or a link (two) that is `factor` times as slow as the best."""
+    """A rank (one number) that is `factor` times as slow as the best, or a link (two) that takes
+    `factor` times as long as its two ranks explain."""
 
     ranks: tuple[int, ...]
     factor: float
 
     def __str__(self) -> str:
-        who = "rank {}" if len(self.ranks) == 1 else "the link between ranks {} and {}"
-        return f"{who.format(*self.ranks)} is {self.factor:.1f} times as slow as the best"
+        if len(self.ranks) == 1:
+            return f"rank {self.ranks[0]} is {self.factor:.1f} times as slow as the best"
+        a, b = self.ranks
+        return (
+            f"the link between ranks {a} and {b} takes {self.factor:.1f} times as long as its two "
+            "ranks explain"
+        )
 
 
 def find_slow(times: np.ndarray, tolerance: float = TOLERANCE) -> list[Slow]:
