@@ -1,9 +1,10 @@
-"""Exercises 1 and 2 of 04: copies of experts, and packing them onto ranks."""
+"""Exercise 1 of 04: copies of experts."""
 
 import random
 
 from minimoe.course.check import Check, Wrong, register
-from minimoe.parallel.eplb_naive import pack_naive, replicate_naive
+from minimoe.course.checks.slips import first_slip, wrongs
+from minimoe.parallel.eplb_naive import replicate_naive
 
 
 def copies_naive(load, slots):
@@ -48,6 +49,39 @@ def _last_of_equals(load, slots):
     return copies_naive(load[::-1], slots)[::-1]
 
 
+def _by(worth):
+    """Spare slots to the expert of the most worth(load, copies)."""
+
+    def answer(load, slots):
+        copies = [1] * len(load)
+        for _ in range(slots - len(load)):
+            copies[max(range(len(load)), key=lambda e: worth(load[e], copies[e]))] += 1
+        return copies
+
+    return answer
+
+
+def _halved(load, slots):
+    left, copies = list(load), [1] * len(load)
+    for _ in range(slots - len(load)):
+        hottest = left.index(max(left))
+        left[hottest] /= 2
+        copies[hottest] += 1
+    return copies
+
+
+SLIPS = {
+    _last_of_equals: "of equals the first expert gets the copy",
+    _hottest_takes_all: "load per copy: an expert that has two copies has half its load on each",
+    _by(lambda load, copies: -load / copies): "to the expert with the *most* load per copy",
+    _by(lambda load, copies: load // copies): "divide with `/`, not `//`: a rest is load too",
+    _halved: "copies share evenly: three have a third of the load each, so divide load by copies",
+    _after_the_next: "load per copy it already has: not that after the next",
+    lambda load, slots: sorted(copies_naive(load, slots), reverse=True): "give the numbers in the "
+    "order of `load`",
+}
+
+
 @register
 class Copies(Check):
     """Exercise of 04: which experts get copies."""
@@ -58,8 +92,11 @@ class Copies(Check):
         Wrong(_one_each, "per copy"),
         Wrong(_from_nothing, "at least one"),
         Wrong(_list_of_slots, "a number for each expert"),
-        Wrong(_after_the_next, "already has"),
-        Wrong(_last_of_equals, "of equals"),
+        Wrong(lambda *args: dict(enumerate(copies_naive(*args))), "not a dict"),
+        Wrong(lambda *args: [n - 1 for n in copies_naive(*args)], "at least one"),
+        Wrong(lambda load, slots: copies_naive(load, slots + len(load)), "copies add up to"),
+        Wrong(_by(lambda load, copies: load - copies), "most load per copy it already has"),
+        *wrongs(SLIPS),
     ]
 
     def cases(self, rng: random.Random):
@@ -68,6 +105,8 @@ class Copies(Check):
         yield [4, 9, 2], 3
         yield [100, 1, 1, 1], 8
         yield [5, 5, 5], 5
+        yield [9, 4, 4], 5
+        yield [4, 19, 3], 6
         yield [0, 0], 4
         yield [7], 3
         for _ in range(20):
@@ -81,104 +120,13 @@ class Copies(Check):
         return f"load {load}, {slots} slots"
 
     def hint(self, got, load, slots):
+        if isinstance(got, dict):
+            return "give a list, not a dict"
         if len(got) != len(load):
             return "give a number for each expert: how many slots hold it"
         if min(got) < 1:
             return "every expert has at least one slot, however idle"
         if sum(got) != slots:
             return f"the copies add up to {sum(got)}, there are {slots} slots"
-        if got == _last_of_equals(load, slots):
-            return "of equals the first expert gets the copy"
-        return "the next copy goes to the expert with most load per copy it already has"
-
-
-def ranks_naive(weights, ranks):
-    """The rank of each item: heaviest first, to the lightest rank with room."""
-    held = pack_naive(weights, ranks)
-    return [next(r for r in range(ranks) if i in held[r]) for i in range(len(weights))]
-
-
-def _in_turn(weights, ranks):
-    order = sorted(range(len(weights)), key=lambda i: -weights[i])
-    out = [0] * len(weights)
-    for place, item in enumerate(order):
-        out[item] = place % ranks
-    return out
-
-
-def _no_limit(weights, ranks):
-    load, out = [0.0] * ranks, [0] * len(weights)
-    for item in sorted(range(len(weights)), key=lambda i: -weights[i]):
-        out[item] = load.index(min(load))
-        load[out[item]] += weights[item]
-    return out
-
-
-def _unsorted(weights, ranks):
-    room, load, out = [len(weights) // ranks] * ranks, [0.0] * ranks, []
-    for weight in weights:
-        rank = min((r for r in range(ranks) if room[r]), key=load.__getitem__)
-        room[rank] -= 1
-        load[rank] += weight
-        out.append(rank)
-    return out
-
-
-def _in_sorted_order(weights, ranks):
-    order = sorted(range(len(weights)), key=lambda i: -weights[i])
-    return [ranks_naive(weights, ranks)[item] for item in order]
-
-
-def _lightest_first(weights, ranks):
-    return ranks_naive([-w for w in weights], ranks)
-
-
-def _last_rank_of_equals(weights, ranks):
-    return [ranks - 1 - rank for rank in ranks_naive(weights, ranks)]
-
-
-@register
-class Packing(Check):
-    """Exercise of 04: copies onto ranks, so that the busiest has little."""
-
-    name = "04-packing"
-    wrong = [
-        Wrong(_in_turn, "least so far"),
-        Wrong(_no_limit, "as many items as the others"),
-        Wrong(_unsorted, "heaviest first"),
-        Wrong(_lightest_first, "heaviest first"),
-        Wrong(_last_rank_of_equals, "of equal ranks the first"),
-        Wrong(_in_sorted_order, "in the items' order"),
-        Wrong(lambda weights, ranks: [i % ranks for i in range(len(weights))], "heaviest first"),
-    ]
-
-    def cases(self, rng: random.Random):
-        """One rank, an item a rank, ties, a giant with idle ones, random ones."""
-        yield [4, 9, 1, 7, 6, 5], 3
-        yield [1, 2, 3], 1
-        yield [3, 1, 2], 3
-        yield [4, 4, 4, 4], 2
-        yield [100, 0, 0, 0, 0, 0], 2
-        yield [1, 2, 3, 10, 20, 30, 100, 200], 2
-        for _ in range(20):
-            ranks = rng.randrange(2, 5)
-            yield [rng.randrange(0, 40) for _ in range(ranks * rng.randrange(1, 5))], ranks
-
-    def expected(self, weights, ranks):
-        return ranks_naive(weights, ranks)
-
-    def describe(self, weights, ranks):
-        return f"weights {weights} on {ranks} ranks"
-
-    def hint(self, got, weights, ranks):
-        if len(got) != len(weights):
-            return "give the rank of each item, in the items' order"
-        if any(got.count(rank) != len(weights) // ranks for rank in range(ranks)):
-            return "every rank gets as many items as the others: a full rank takes no more"
-        if got == _in_sorted_order(weights, ranks):
-            return "these are the right ranks, heaviest item first: give them in the items' order"
-        if got == _in_turn(weights, ranks):
-            return "do not take turns: the next item goes to the rank that has least so far"
-        if got == _unsorted(weights, ranks) or got == [i % ranks for i in range(len(weights))]:
-            return "take the items heaviest first: small ones fill the gaps at the end"
-        return "heaviest first; of equal items the first, of equal ranks the first"
+        says = first_slip(SLIPS, got, load, slots)
+        return says or "the next copy goes to the expert with most load per copy it already has"
