@@ -19,6 +19,15 @@ class LookUp(Check):
         Wrong(lambda t, n, c: _not_at_the_start(t, n, c), "the very first token"),
         Wrong(lambda t, n, c: _whole_only(t, n, c), "fewer than `count`"),
         Wrong(lambda t, n, c: find_naive(t, c, 1, n), "exactly n"),
+        Wrong(lambda t, n, c: iter(look_up_naive(t, n, c)), "a list is expected"),
+        Wrong(lambda t, n, c: look_up_naive(t, n, c + 1), "at most `count`"),
+        Wrong(lambda t, n, c: look_up_naive(t, n, len(t)), "at most `count`"),
+        Wrong(lambda t, n, c: look_up_naive(t, n, c - 1), "`count` tokens, where there are"),
+        Wrong(lambda t, n, c: look_up_naive(t, n, n), "`count` tokens, where there are"),
+        Wrong(lambda t, n, c: _shifted(t, n, c, -n), "not what stands there"),
+        Wrong(lambda t, n, c: _shifted(t, n, n + c, -n), "not what stands there"),
+        Wrong(lambda t, n, c: _shifted(t, n, c, 1), "one too far"),
+        Wrong(lambda t, n, c: _as_text(t, n, c), "not their digits"),
     ]
 
     def cases(self, rng: random.Random):
@@ -26,7 +35,9 @@ class LookUp(Check):
 
         Each finds one mistake of `MISSED` that those before it do not.
         """
+        yield [1, 2, 3, 1, 2, 4, 5, 6, 1, 2], 2, 3
         yield [1, 2, 3, 1, 2, 4, 1, 2], 2, 2
+        yield [2, 9, 12, 4, 2], 1, 1
         yield [1, 2, 3, 4], 2, 3
         yield [1, 7, 7, 7], 2, 1
         yield [1, 2, 9, 1, 2], 2, 2
@@ -41,6 +52,19 @@ class LookUp(Check):
         return look_up_naive(tokens, n, count)
 
     def hint(self, got, tokens, n, count):
+        if not hasattr(got, "__len__"):
+            return None
+        want = look_up_naive(tokens, n, count)
+        if want and list(got) in (_shifted(tokens, n, size, -n) for size in (count, n + count)):
+            return "guess what came after the earlier place, not what stands there"
+        if len(got) and list(got) == _shifted(tokens, n, count, 1):
+            return "one too far: the first token right after the place counts too"
+        if want and list(got[:count]) == want:
+            return "give at most `count` tokens"
+        if want and list(got) == want[: len(got)] and len(got):
+            return "give `count` tokens, where there are so many"
+        if list(got) == _as_text(tokens, n, count):
+            return "compare tokens, not their digits: 12 does not end with the token 2"
         if list(got) == _first(tokens, n, count):
             return "take the latest earlier place, not the first"
         if list(got) == tokens[-n:][:count]:
@@ -68,6 +92,20 @@ def _first(tokens, n, count):
 def _search(tokens, n, count, ends):
     found = (end for end in ends if tokens[end - n : end] == tokens[-n:])
     return next((tokens[end : end + count] for end in found), [])
+
+
+def _shifted(tokens, n, count, by):
+    """So many tokens from `by` after the right place."""
+    ends = range(len(tokens) - 1, n - 1, -1)
+    end = next((end for end in ends if tokens[end - n : end] == tokens[-n:]), None)
+    return [] if end is None else tokens[end + by : end + by + count]
+
+
+def _as_text(tokens, n, count):
+    """What a search in the tokens written side by side finds, one digit a token."""
+    text, end = "".join(map(str, tokens)), "".join(map(str, tokens[-n:]))
+    at = text.rfind(end, 0, len(text) - 1)
+    return [] if at < 0 else [int(digit) for digit in text[at + len(end) :][:count]]
 
 
 def _apart(tokens, n, count):

@@ -40,10 +40,17 @@ def _advice(mine: list[Pass], text: list[int]) -> str:
     made = [one for one in mine if one.guess]
     if not made:
         return "nothing was guessed"
-    if all(len(one.guess) == 1 for one in made):
-        return f"one pass checks up to {MOST} guesses, so go on after the first"
+    most = max(len(one.guess) for one in made)
+    if most < MOST:
+        last = "first" if most == 1 else f"first {most}"
+        return f"one pass checks up to {MOST} guesses, so go on after the {last}"
     if sum(one.guess[0] == text[one.place - 1] for one in made) > len(made) / 2:
         return "a guess begins after the newest token, and yours begin with it"
+    if 10 * sum(one.guess[0] == text[one.place] for one in made) < len(made):
+        return (
+            "hardly a guess is right: find an earlier place that reads like the end of the text, "
+            "and guess what came after it"
+        )
     missed = [one.place for one in mine if not one.guess and longest_match(text[: one.place])]
     if 10 * len(missed) > len(mine):
         return (
@@ -88,6 +95,8 @@ class OwnGuess(Check):
     wrong = [
         Wrong(lambda tokens: [], "nothing was guessed"),
         Wrong(_single, "go on after the first"),
+        Wrong(lambda tokens: longest_match(tokens)[:2], "go on after the first 2"),
+        Wrong(lambda tokens: tokens[-MOST:], "hardly a guess is right"),
         Wrong(_with_newest, "begin with it"),
         Wrong(three_or_none, "try a shorter one"),
         Wrong(lambda tokens: find_naive(tokens, MOST, 2, 4), "try a shorter one"),

@@ -1,8 +1,11 @@
-"""Checks of 05_speculative_decoding: tokens per pass, keeping drafts, the residual."""
+"""Exercises 1 and 2 of 05: tokens a pass, and which they are."""
 
+import math
 import random
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import first_slip, wrongs
+from minimoe.course.compare import plain
 
 
 def tokens_per_pass_naive(rates):
@@ -16,22 +19,45 @@ def tokens_per_pass_naive(rates):
     return expected
 
 
+def _products(rates):
+    return [math.prod(rates[: k + 1]) for k in range(len(rates))]
+
+
+SLIPS = {
+    lambda rates: sum(_products(rates)): "a pass also makes one token of its own, whatever stands",
+    lambda rates: 1 + sum(rates): "a draft counts only if all before it stand too: multiply",
+    lambda rates: 1 + sum(min(rates[: k + 1]) for k in range(len(rates))): "a draft counts only if "
+    "all before it stand too: multiply",
+    lambda rates: tokens_per_pass_naive([sum(rates) / len(rates)] * len(rates)): "the mean rate "
+    "hides which position is weak: use each position's own",
+    lambda rates: tokens_per_pass_naive([rates[0]] * len(rates)): "each position has its own rate",
+    lambda rates: 1 + len(rates) * math.prod(rates): "drafts before the first that falls stay: add "
+    "up the products, one for each draft",
+    lambda rates: 1 + math.prod(rates): "drafts before the first that falls stay: add up the "
+    "products, one for each draft",
+    lambda rates: math.prod(
+        rates
+    ): "this is the chance that all stand: add up the products, and one token of its own",
+    lambda rates: 2 + sum(_products(rates[:-1])): "multiply first, then add: draft k needs its own "
+    "rate too",
+    lambda rates: tokens_per_pass_naive(rates[:-1]): "the last draft counts too",
+    lambda rates: 1 + len(rates): "a draft does not stay for sure: add its chance",
+}
+
+
 @register
 class TokensPerPass(Check):
     """Exercise 1 of 05: expected tokens of a pass from the acceptance by position."""
 
     name = "05-tokens-per-pass"
     wrong = [
-        Wrong(lambda rates: 1 + sum(rates), "all before it"),
-        Wrong(lambda rates: tokens_per_pass_naive(rates) - 1, "one token of its own"),
-        Wrong(
-            lambda rates: tokens_per_pass_naive([sum(rates) / max(1, len(rates))] * len(rates)),
-            "mean",
-        ),
+        *wrongs(SLIPS),
+        Wrong(lambda rates: tokens_per_pass_naive(rates) if rates else 0, "one token of its own"),
     ]
 
     def cases(self, rng: random.Random):
         """The chart's 3 drafts at 75 %, no drafts, sure ones, one that never stands."""
+        yield ([0.8, 0.5, 0.7],)  # tells all known slips apart
         yield ([0.75, 0.75, 0.75],)
         yield ([],)
         yield ([1.0, 1.0],)
@@ -43,15 +69,7 @@ class TokensPerPass(Check):
         return tokens_per_pass_naive(rates)
 
     def hint(self, got, rates):
-        want = tokens_per_pass_naive(rates)
-        if abs(got - (want - 1)) < self.tolerance:
-            return "a pass also makes one token of its own, whatever stands"
-        if abs(got - 1 - sum(rates)) < self.tolerance:
-            return "a draft counts only if all before it stand too: multiply"
-        mean = sum(rates) / max(1, len(rates))
-        if abs(got - tokens_per_pass_naive([mean] * len(rates))) < self.tolerance:
-            return "the mean rate hides which position is weak: use each position's own"
-        return None
+        return first_slip(SLIPS, got, rates)
 
 
 def tokens_of_pass_naive(draft, said, eos):
@@ -64,6 +82,18 @@ def tokens_of_pass_naive(draft, said, eos):
     return [*made, said[len(draft)]]
 
 
+def _last_said(draft, said, eos):
+    """The drafts that stand, and the last token of `said`, wherever the first miss is."""
+    made = tokens_of_pass_naive(draft, said, eos)
+    return made if made[-1] == eos else [*made[:-1], said[-1]]
+
+
+def _draft_kept(draft, said, eos):
+    """The guess that differs, not the model's token."""
+    made = tokens_of_pass_naive(draft, said, eos)
+    return [*made[:-1], draft[len(made) - 1]] if len(made) <= len(draft) else made
+
+
 @register
 class TokensOfPass(Check):
     """Exercise 2 of 05: what a greedy pass adds to the text."""
@@ -74,6 +104,11 @@ class TokensOfPass(Check):
         Wrong(lambda d, s, e: tokens_of_pass_naive(d, s, e)[:-1], "own token ends"),
         Wrong(lambda d, s, e: [a for a, b in zip(d, s, strict=False) if a == b], "own token ends"),
         Wrong(lambda d, s, e: list(s), "worthless"),
+        Wrong(lambda d, s, e: [t for t in tokens_of_pass_naive(d, s, e) if t != e], "itself"),
+        Wrong(lambda d, s, e: iter(tokens_of_pass_naive(d, s, e)), "a list is expected"),
+        Wrong(lambda d, s, e: [*tokens_of_pass_naive(d, s, e), s[-1]], "nothing comes after"),
+        Wrong(_last_said, "take the model's token there"),
+        Wrong(_draft_kept, "take the model's token there"),
     ]
 
     def cases(self, rng: random.Random):
@@ -97,7 +132,11 @@ class TokensOfPass(Check):
         return f"draft {draft}, the model says {said}, end token {eos}"
 
     def hint(self, got, draft, said, eos):
-        want = tokens_of_pass_naive(draft, said, eos)
+        if not hasattr(got, "__len__"):
+            return None
+        want, got = tokens_of_pass_naive(draft, said, eos), plain(got)
+        if want[-1] == eos and got == want[:-1]:
+            return "the end token itself belongs to the text: only nothing may follow it"
         if got == tokens_of_pass_naive(draft, said, -1):
             return "nothing follows the end token, even inside a block"
         if got == want[:-1]:
@@ -106,70 +145,4 @@ class TokensOfPass(Check):
             return "what the model says behind a wrong guess is worthless: it read that guess"
         if len(got) < len(want) or got[: len(want)] != want:
             return "stop at the first guess that differs, and take the model's token there"
-        return None
-
-
-def residual_naive(p, q):
-    """max(p - q, 0), rescaled to 1."""
-    left = [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]
-    total = sum(left)
-    return [value / total for value in left]
-
-
-@register
-class Residual(Check):
-    """Exercise 3 of 05: chance that a draft stays, and where its replacement comes from."""
-
-    name = "05-chance-and-residual"
-    wrong = [
-        Wrong(lambda p, q: (_kept(p, q), list(p)), "already"),
-        Wrong(
-            lambda p, q: (_kept(p, q), [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]),
-            "sum to 1",
-        ),
-        Wrong(lambda p, q: (_kept(p, q), residual_naive(q, p)), "upside down"),
-        Wrong(
-            lambda p, q: (sum(a * b for a, b in zip(p, q, strict=True)), residual_naive(p, q)),
-            "by chance",
-        ),
-    ]
-
-    def cases(self, rng: random.Random):
-        """The notebook's pair, a sure draft that is wrong, one token that q never draws."""
-        yield [0.2, 0.3, 0.5], [0.5, 0.3, 0.2]
-        yield [0.0, 1.0], [1.0, 0.0]
-        yield [0.5, 0.25, 0.25], [0.5, 0.5, 0.0]
-        for _ in range(20):
-            size = rng.randrange(2, 7)
-            yield _distribution(rng, size), _distribution(rng, size)
-
-    def expected(self, p, q):
-        return _kept(p, q), residual_naive(p, q)
-
-    def hint(self, got, p, q):
-        if not isinstance(got, tuple | list) or len(got) != 2:
-            return "give a pair: the chance, then the list"
-        chance, left = got
-        agree = sum(a * b for a, b in zip(p, q, strict=True))
-        if abs(chance - agree) < self.tolerance and abs(agree - _kept(p, q)) > self.tolerance:
-            return "that is how often two separate draws agree by chance"
-        if _same(left, p) and not _same(p, residual_naive(p, q)):
-            return "drafts that stay have already given each token min(p, q): only the rest is due"
-        if _same(left, residual_naive(q, p)):
-            return "upside down: tokens that the draft gives too seldom are due"
-        if _same(left, [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]):
-            return "the residual must sum to 1"
-        return None
-
-
-def _kept(p, q) -> float:
-    return sum(min(a, b) for a, b in zip(p, q, strict=True))
-
-
-def _same(a, b) -> bool:
-    return len(a) == len(b) and all(abs(x - y) < 1e-6 for x, y in zip(a, b, strict=True))
-
-
-def _distribution(rng: random.Random, size: int) -> list[float]:
-    weights = [rng.random() ** 2 + 1e-3 for _ in range(size)]
-    return [weight / sum(weights) for weight in weights]
+        return "nothing comes after the first guess that differs, nor after the model's last token"
