@@ -1,12 +1,14 @@
-"""Checks of 06_acceptance_budget: sharing checks, and stopping in time."""
+"""Exercise 2 of 06: sharing checks."""
 
+import math
 import random
 
 import numpy as np
 
 from minimoe.course.check import Check, Wrong, register
-from minimoe.course.checks.expected_tokens import G, expected_naive, table
-from minimoe.speculative.admission import first_drop_naive, survival
+from minimoe.course.checks.expected_tokens import G, table
+from minimoe.course.checks.slips import first_slip, told, wrongs
+from minimoe.speculative.admission import survival
 
 
 def survivals(confidence):
@@ -71,22 +73,72 @@ def _all_of_the_surest(confidence, count):
     return checks
 
 
+def _first(slots, confidence, count):
+    """Checks of each request, where the first of the sorted slots get them."""
+    checks = [0] * len(confidence)
+    for _, request in sorted(slots)[:count]:
+        checks[request] += 1
+    return checks
+
+
+def _survival_before(confidence, count):
+    slots = [(-math.prod(row[:j]), r) for r, row in enumerate(confidence) for j in range(len(row))]
+    return _first(slots, confidence, count)
+
+
+def _least_likely(confidence, count):
+    slots = [(a, r) for r, row in enumerate(survivals(confidence)) for a in row]
+    return _first(slots, confidence, count)
+
+
+def _carried_on(confidence, count):
+    alive, slots = 1.0, []
+    for r, row in enumerate(confidence):
+        for c in row:
+            alive *= c
+            slots.append((-alive, r))
+    return _first(slots, confidence, count)
+
+
+def _no_end(confidence, count):
+    """Takes `count` slots, though there may be fewer."""
+    slots = sorted((-a, r) for r, row in enumerate(survivals(confidence)) for a in row)
+    checks = [0] * len(confidence)
+    for place in range(count):
+        checks[slots[place][1]] += 1
+    return share_naive(confidence, count)
+
+
+EARLIER = "of slots that survive alike, the one of the earlier request comes first"
+SLIPS = {
+    _ties_to_the_later: EARLIER,
+    _ties_to_the_sooner_place: EARLIER,
+    _by_confidence: "a slot's worth is its survival, the product of all up to it",
+    _evenly: "not in equal parts: each check goes to the slot that survives most likely",
+    _all_of_the_surest: "one check at a time: the next slot of that request is less likely",
+    _survival_before: "a slot's survival has its own confidence in it: multiply first",
+    _least_likely: "the likeliest first: sort by *falling* survival",
+    _carried_on: "each request's survival starts at 1",
+}
+TOO_FEW = {(IndexError, ""): "where there are fewer guesses than `count`, all of them are checked"}
+
+
 @register
 class ShareOut(Check):
     """Exercise of 06: share a budget of checks over the batch."""
 
     name = "06-share-out"
     wrong = [
-        Wrong(_by_confidence, "survival"),
-        Wrong(_evenly, "not in equal parts"),
-        Wrong(_all_of_the_surest, "one check at a time"),
+        *wrongs(SLIPS),
         Wrong(lambda confidence, count: [1] * len(confidence), "in all"),
-        Wrong(_ties_to_the_later, "earlier request"),
-        Wrong(_ties_to_the_sooner_place, "earlier request"),
+        Wrong(lambda *args: dict(enumerate(share_naive(*args))), "a list is expected"),
+        Wrong(lambda *args: [n for n in share_naive(*args) if n], "for each request"),
+        Wrong(_no_end, "fewer guesses than `count`"),
     ]
 
     def cases(self, rng: random.Random):
-        """None, all, more than there are, ties, a hopeless first guess, and random batches."""
+        """Slips apart, none, all, more than there are, ties, a hopeless guess, random ones."""
+        yield [[0.2, 0.9, 0.5, 0.1], [0.5, 0.5, 0.9, 0.4], [0.7, 0.7, 0.5, 0.7]], 6
         yield [[0.9, 0.8, 0.7], [0.6, 0.9, 0.9]], 3
         yield [[0.9, 0.9, 0.9], [0.2, 0.5, 0.5]], 3
         yield [[0.9, 0.9], [0.5, 0.5]], 0
@@ -107,122 +159,18 @@ class ShareOut(Check):
     def describe(self, confidence, count):
         return f"confidence {confidence}, {count} checks"
 
+    def call(self, answer, confidence, count):
+        few = count > sum(map(len, confidence))
+        return told(answer, TOO_FEW if few else {}, confidence, count)
+
     def hint(self, got, confidence, count):
+        if isinstance(got, str):
+            return got
+        if isinstance(got, dict):
+            return None
+        if len(got) != len(confidence):
+            return "give a number of checks for each request, also where it is 0"
         most = min(count, sum(map(len, confidence)))
         if sum(got) != most:
             return f"{most} checks in all are expected, these are {sum(got)}"
-        ties = _ties_to_the_later, _ties_to_the_sooner_place
-        if list(got) in (rule(confidence, count) for rule in ties):
-            return "of slots that survive alike, the one of the earlier request comes first"
-        if list(got) == _by_confidence(confidence, count):
-            return "a slot's worth is its survival, the product of all up to it, not its confidence"
-        if list(got) == _evenly(confidence, count):
-            return "not in equal parts: each check goes to the slot that survives most likely"
-        if list(got) == _all_of_the_surest(confidence, count):
-            return "one check at a time: after each, the next slot of that request is less likely"
-        return None
-
-
-def drop_naive(confidence, seconds):
-    """The plain rule that the exercise asks for."""
-    return first_drop_naive(survivals(confidence), seconds.__getitem__)
-
-
-def _whole_curve(confidence, seconds):
-    """The best number of checks, later slots in view: it peeks."""
-    rates = [
-        expected_naive(confidence, share_naive(confidence, count)) / seconds[count]
-        for count in range(len(seconds))
-    ]
-    return share_naive(confidence, rates.index(max(rates)))
-
-
-def _one_too_many(confidence, seconds):
-    return share_naive(confidence, sum(drop_naive(confidence, seconds)) + 1)
-
-
-def _while_tokens_rise(confidence, seconds):
-    return share_naive(confidence, len(seconds) - 1)
-
-
-def _while_not_falling(confidence, seconds):
-    """Goes on where the rate stays as it is."""
-    counts, rate = share_naive(confidence, 0), len(confidence) / seconds[0]
-    for count in range(1, len(seconds)):
-        more = share_naive(confidence, count)
-        if sum(more) < count or expected_naive(confidence, more) / seconds[count] < rate:
-            break
-        counts, rate = more, expected_naive(confidence, more) / seconds[count]
-    return counts
-
-
-def _stop_with_tokens(start):
-    """The plain rule, from so many tokens of the requests' own."""
-
-    def rule(confidence, seconds):
-        tokens, counts = start, share_naive(confidence, 0)
-        for count in range(1, len(seconds)):
-            more = share_naive(confidence, count)
-            gained = expected_naive(confidence, more) - len(confidence) + start
-            if sum(more) < count or gained / seconds[count] <= tokens / seconds[count - 1]:
-                break
-            counts, tokens = more, gained
-        return counts
-
-    return rule
-
-
-OWN_TOKENS = "each request has a token of its own, checks or none: begin with one for each"
-
-
-@register
-class StopInTime(Check):
-    """Exercise of 06: stop where the next check costs more than it brings."""
-
-    name = "06-stop-in-time"
-    wrong = [
-        Wrong(_whole_curve, "peeks"),
-        Wrong(_one_too_many, "before the first"),
-        Wrong(_while_tokens_rise, "per second"),
-        Wrong(_while_not_falling, "exactly equal"),
-        Wrong(_stop_with_tokens(0), "a token of its own"),
-        Wrong(_stop_with_tokens(1), "a token of its own"),
-    ]
-
-    def cases(self, rng: random.Random):
-        """Free checks, dear ones, the trap of the paper, stairs, and random costs."""
-        yield [[0.9, 0.8]], [1.0, 1.1, 1.2]
-        yield [[0.5, 0.8], [0.9, 0.8]], [1.0, 1.4, 1.8, 2.0, 2.4]
-        yield [[0.9, 0.8]], [1.0, 5.0, 9.0]
-        yield [[1.0]], [1.0, 2.0]
-        yield [[0.8, 0.9]], [1.0, 2.0, 1 / 0.45]
-        yield [[0.9, 0.9], [0.4, 0.9]], [1.0, 1.0, 1.0, 1.0, 1.0]
-        yield [[0.5, 0.5], [0.9, 0.9]], [1.0, 1.0, 1.4, 1.4, 1.4]
-        for _ in range(25):
-            rows = table(rng, rng.randrange(1, 5))
-            step = rng.choice([0.02, 0.1, 0.2])
-            seconds = [1.0]
-            for _ in range(len(rows) * G):
-                seconds.append(round(seconds[-1] + step * rng.random() * 2, 4))
-            yield rows, seconds
-
-    def expected(self, confidence, seconds):
-        return drop_naive(confidence, seconds)
-
-    def describe(self, confidence, seconds):
-        return f"confidence {confidence}, seconds {seconds}"
-
-    def hint(self, got, confidence, seconds):
-        want = self.expected(confidence, seconds)
-        got = list(got)
-        if got == _whole_curve(confidence, seconds) != want:
-            return "it looked past the first drop, at slots whose survival tells a token: it peeks"
-        if got == _while_not_falling(confidence, seconds) != want:
-            return "a check that leaves the rate exactly equal does not raise it: stop before it"
-        if got == _one_too_many(confidence, seconds) != want:
-            return "stop before the first slot that does not raise tokens per second"
-        if any(got == _stop_with_tokens(n)(confidence, seconds) != want for n in (0, 1)):
-            return OWN_TOKENS
-        if sum(got) > sum(want):
-            return "a check must raise expected tokens per second, not only expected tokens"
-        return None
+        return first_slip(SLIPS, got, confidence, count)

@@ -1,17 +1,27 @@
 """Check of 06_acceptance_budget: a budget rule of one's own."""
 
 import random
+from functools import partial
+from numbers import Real
 
 import numpy as np
 
 from minimoe.course.check import Check, Wrong, register
 from minimoe.course.checks.expected_tokens import G, table
+from minimoe.course.checks.slips import told
+from minimoe.course.compare import plain, shown
 from minimoe.speculative.admission import survival
 
 
 def problem(rule, confidence: np.ndarray, lengths: list[int]) -> str | None:
     """What is wrong with what a rule of one's own gives for one batch, or None."""
-    checks = list(rule(confidence.copy(), list(lengths), 0))
+    given = plain(rule(confidence.copy(), list(lengths), 0))
+    if not isinstance(given, list):
+        return f"give a list, with a number for each request, not {shown(given)}"
+    checks = given
+    odd = next((count for count in checks if not isinstance(count, Real)), 0)
+    if odd != 0:
+        return f"{shown(odd)} is not a number: give checks as whole numbers"
     if any(int(count) != count for count in checks):
         return f"{checks[0]} is not a whole number: give checks as whole numbers"
     checks = [int(count) for count in checks]
@@ -61,6 +71,31 @@ def _expected_number(confidence, lengths, plain_tokens):
     return [float(sum(row[:n])) for row, n in zip(confidence, lengths, strict=True)]
 
 
+def _most_at_once(confidence, lengths, plain_tokens):
+    """The place up to which product times number is largest: later guesses decide, too."""
+    return [
+        max(range(n + 1), key=lambda k, row=row: k * float(np.prod(row[:k])))
+        for row, n in zip(confidence, lengths, strict=True)
+    ]
+
+
+def _truth_of_a_row(confidence, lengths, plain_tokens):
+    return [min(2, n) if row else 0 for row, n in zip(confidence, lengths, strict=True)]
+
+
+def _first_unsure(confidence, lengths, plain_tokens):
+    rows = zip(confidence, lengths, strict=True)
+    return [next(k for k in range(n) if row[k] < 0.5) for row, n in rows]
+
+
+ERRORS = {
+    (ValueError, "truth value"): "a row is an array, neither true nor false: ask for row[0], ...",
+    (StopIteration, ""): "`next` found no guess: there may be none below the limit, so give it "
+    "a default",
+    (IndexError, ""): "a place beyond the guesses was asked for: stop at lengths[r], and before 4",
+}
+
+
 @register
 class OwnRule(Check):
     """Exercise of 06: a rule of your own, run in the real engine."""
@@ -71,6 +106,14 @@ class OwnRule(Check):
         Wrong(_beyond, "are possible"),
         Wrong(_expected_number, "whole number"),
         Wrong(lambda confidence, lengths, plain_tokens: [1], "one for each"),
+        Wrong(lambda *args: sum(_threshold(*args)), "give a list"),
+        Wrong(lambda *args: dict(enumerate(_threshold(*args))), "give a list"),
+        Wrong(lambda *args: [n or None for n in _threshold(*args)], "None is not a number"),
+        Wrong(lambda *args: [[n] for n in _threshold(*args)], "is not a number"),
+        Wrong(lambda *args: [str(n) for n in _threshold(*args)], "is not a number"),
+        Wrong(_most_at_once, "it peeks"),
+        Wrong(_truth_of_a_row, "a row is an array"),
+        Wrong(_first_unsure, "none below the limit"),
         Wrong(lambda confidence, lengths, plain_tokens: list(lengths), "the unsure"),
     ]
 
@@ -78,6 +121,7 @@ class OwnRule(Check):
         """Sure and unsure requests side by side, short drafts, and random batches."""
         yield np.array([[0.99] * G, [0.03] * G]), [G, G]
         yield np.array([[0.9] * G, [0.8] * G, [0.5] * G]), [G, 2, 0]
+        yield np.array([[0.6, 0.45, 0.9, 0.9]]), [G]
         for _ in range(15):
             rows = np.array(table(rng, rng.randrange(1, 5)))
             yield rows, [rng.randrange(G + 1) for _ in rows]
@@ -87,7 +131,7 @@ class OwnRule(Check):
 
     def call(self, answer, confidence, lengths):
         """What the rule does wrong, in words."""
-        found = problem(answer, confidence, lengths)
+        found = told(partial(problem, answer), ERRORS, confidence, lengths)
         if found is None and confidence[0, 0] == 0.99:
             sure, unsure = answer(confidence.copy(), list(lengths), 0)
             if not sure > unsure:
