@@ -3,7 +3,10 @@
 import hashlib
 import random
 
+import numpy as np
+
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import told
 from minimoe.course.compare import shown
 
 
@@ -68,6 +71,14 @@ def _short_hash(prefix):
     return hashlib.sha256(repr(prefix).encode()).digest()[:1]
 
 
+NO_LIST = "give a list of keys, one for each full block"
+NO_ARRAYS = "`==` of arrays is no single yes or no: make the key a tuple, or a hash"
+ERRORS = {
+    (TypeError, "unhashable type: 'list'"): "a list has no hash: take tuple(tokens)",
+    (TypeError, "must be encoded"): "a hash of hashlib takes bytes: repr(...).encode()",
+}
+
+
 @register
 class BlockKeys(Check):
     """Which keys are chosen does not matter: those of two prompts must agree where they should."""
@@ -89,6 +100,12 @@ class BlockKeys(Check):
         Wrong(_through(bytes), "range(0, 256)"),
         Wrong(_through(_short_hash), "too short"),
         Wrong(_through(lambda prefix: object()), "must have equal keys"),
+        Wrong(lambda *args: iter(chain_naive(*args)), "give a list of keys"),
+        Wrong(lambda *args: dict(enumerate(chain_naive(*args))), "give a list of keys"),
+        Wrong(lambda *args: hash(str(args)), "give a list of keys"),
+        Wrong(lambda *args: [np.array(tokens) for _, tokens in chain_naive(*args)], "of arrays"),
+        Wrong(_through(lambda prefix: hash(list(prefix))), "tuple(tokens)"),
+        Wrong(_through(lambda prefix: hashlib.sha256(repr(prefix))), "takes bytes"),
     ]
 
     def cases(self, rng: random.Random):
@@ -107,7 +124,9 @@ class BlockKeys(Check):
         yield [1, 2, 5, 6, 7, 8], "", [9, 9, 5, 6, 7, 8], "", 2
         yield [1, 2, 3, 4, 7, 8], "", [1, 2, 9, 9, 7, 8], "", 2
         yield [300, 1], "", [44, 1], "", 2
-        yield [0] + [5] * 999, "", [1] + [5] * 999, "", 1
+        yield [0] + [5] * 299, "", [1] + [5] * 299, "", 1
+        yield [2] + [5] * 299, "", [3] + [5] * 299, "", 1
+        yield [4] + [5] * 299, "", [6] + [5] * 299, "", 1
         for _ in range(30):
             block = rng.choice([1, 2, 4])
             one = rng.choices(range(12), k=rng.randrange(5 * block))
@@ -120,7 +139,13 @@ class BlockKeys(Check):
 
     def call(self, answer, one, salt, two, other, block):
         """Keys of each prompt, and how many places hold equal keys."""
-        a, b = answer(one, salt, block), answer(two, other, block)
+        a, b = (told(answer, ERRORS, *args) for args in ((one, salt, block), (two, other, block)))
+        if a is None or a is ... or (isinstance(a, str) and a in ERRORS.values()):
+            return a
+        if not isinstance(a, list | tuple):
+            return NO_LIST
+        if any(hasattr(key, "tolist") for key in a):
+            return NO_ARRAYS
         equal = [i for i, pair in enumerate(zip(a, b, strict=False)) if pair[0] == pair[1]]
         return {"keys": [len(a), len(b)], "equal at": equal}
 
@@ -131,6 +156,8 @@ class BlockKeys(Check):
         return f"{first}, and {second}, blocks of {block}"
 
     def hint(self, got, one, salt, two, other, block):
+        if isinstance(got, str):
+            return got
         want = self.expected(one, salt, two, other, block)
         if got["keys"] != want["keys"]:
             return "only full blocks have a key"
@@ -147,7 +174,7 @@ def _falsely_equal(i: int, one: list[int], two: list[int], block: int) -> str:
     """What to say of two prompts whose block i has one key, though their prefixes differ."""
     a, b = one[: (i + 1) * block], two[: (i + 1) * block]
     if i > 20:
-        return "two of a thousand keys are equal by chance: the hash is too short"
+        return "two of a few hundred keys are equal by chance: the hash is too short"
     if set(a) == set(b):
         return "the same tokens in another order are another block"
     if i > 1 and a[-block:] == b[-block:]:

@@ -1,8 +1,11 @@
 """Exercise 4 of 07: which free block to give up, when the same documents come round and round."""
 
 import random
+from functools import partial
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import told
+from minimoe.course.compare import shown
 from minimoe.course.eviction_lab import FreeBlock, rounds_by_index
 
 ROUNDS = 4
@@ -22,7 +25,7 @@ def judge(victim, documents: list, capacity: int) -> str:
     def watched(free):
         one = victim(list(free))
         if one not in free:
-            wrong.append(f"give one of the records in `free`, not {one!r}")
+            wrong.append(f"give one of the records in `free`, not {shown(one)}")
         elif one.depth is not None and any(other.depth is None for other in free):
             wrong.append("a block of depth None is of no use to anybody: give up those first")
         return one if one in free else free[0]
@@ -49,6 +52,11 @@ def _unfindable_last(free):
     return max(free, key=lambda one: -1 if one.depth is None else one.depth)
 
 
+NO_DEPTH = {
+    (TypeError, "NoneType"): "a depth may be None, which compares with no number: ask first"
+}
+
+
 @register
 class FirstToGo(Check):
     """An eviction of one's own, run against the real pool and index."""
@@ -62,6 +70,11 @@ class FirstToGo(Check):
         Wrong(lambda free: free[0].block, "one of the records"),
         Wrong(lambda free: max(one.depth or 0 for one in free), "one of the records"),
         Wrong(lambda free: deepest(free).depth, "one of the records"),
+        Wrong(lambda free: free.index(deepest(free)), "one of the records"),
+        Wrong(lambda free: [deepest(free)], "one of the records"),
+        Wrong(lambda free: max(free, key=lambda one: one.depth), "may be None"),
+        Wrong(lambda free: max(free, key=lambda one: one.depth or 0), "of no use to anybody"),
+        Wrong(lambda free: max(free, key=lambda one: one.depth or 99), "a prompt's beginning"),
     ]
 
     def cases(self, rng: random.Random):
@@ -78,7 +91,9 @@ class FirstToGo(Check):
     def call(self, answer, documents, capacity):
         free = [FreeBlock(block, block) for block in range(capacity)]
         one = answer(free)
-        return one if one is None or one is ... else judge(answer, documents, capacity)
+        if one is None or one is ...:
+            return one
+        return told(partial(judge, answer), NO_DEPTH, documents, capacity)
 
     def describe(self, documents, capacity):
         return f"{len(documents)} documents of {len(documents[0])} blocks, {capacity} in the pool"

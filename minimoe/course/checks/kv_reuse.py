@@ -30,6 +30,14 @@ class CachedTokens(Check):
         Wrong(lambda length, shared, block: min(shared, length - 1) // 16 * 16, "always 16"),
         Wrong(lambda length, shared, block: (length - 1) // block * block, "was not computed"),
         Wrong(lambda length, shared, block: min(shared, length - 1) // block, "tokens, not blocks"),
+        Wrong(lambda length, *args: length - cached_naive(length, *args), "left to compute"),
+        Wrong(
+            lambda *args: cached_naive(*args) - (args[2] if args[0] == args[1] else 0), "more is"
+        ),
+        Wrong(lambda length, shared, block: -(-shared // block) * block, "was not computed"),
+        Wrong(
+            lambda length, shared, block: min(shared, length - 1) / block * block, "whole blocks"
+        ),
     ]
 
     def cases(self, rng: random.Random):
@@ -38,7 +46,7 @@ class CachedTokens(Check):
         yield 40, 15, 16
         yield 40, 16, 16
         yield 40, 33, 16
-        yield 48, 48, 16
+        yield 64, 64, 16
         yield 49, 49, 16
         yield 1, 1, 16
         for _ in range(40):
@@ -53,6 +61,8 @@ class CachedTokens(Check):
         return f"a prompt of {length} tokens, {shared} of them seen before, blocks of {block}"
 
     def hint(self, got, length, shared, block):
+        if got == length - cached_naive(length, shared, block):
+            return "that is what is left to compute: give what is found"
         if got == length:
             return "there is nothing left to compute, so no next token: one must remain"
         if got in (_one_off(shared, block), max(0, _one_off(shared, block))):
@@ -65,7 +75,7 @@ class CachedTokens(Check):
             return "only whole blocks are found"
         if got > shared:
             return "what was not computed before cannot be found"
-        return None
+        return "more is found: no more than one token must be left to compute"
 
 
 def _one_off(shared: int, block: int) -> int:
@@ -102,6 +112,19 @@ def _system_cached(lengths_of_system):
     )
 
 
+def _system_in_each(turns, system, question, answer):
+    right = sum(computed_with_reuse(turns, system, question, answer))
+    return right + (turns - 1) * system
+
+
+def _found_instead(*args):
+    return sum(prompt_lengths(*args)) - sum(computed_with_reuse(*args))
+
+
+def _one_turn_more(turns, *args):
+    return sum(computed_with_reuse(turns + 1, *args))
+
+
 SUMS = {  # other sums that look right -> what is wrong with them
     _answers_forgotten: "the next prompt holds the answers too",
     _longer_hits_forgotten: "the next prompt holds the answers too",
@@ -109,6 +132,9 @@ SUMS = {  # other sums that look right -> what is wrong with them
     "system prompt",
     _system_cached(lambda system: system // 16 * 16): "in the first turn nothing is cached, not "
     "even the system prompt",
+    _system_in_each: "the system prompt is in the cache from the second turn on",
+    _found_instead: "that is what is found: count what is computed",
+    _one_turn_more: "that is one turn too many",
 }
 HELD = {  # what a turn is taken to leave in the cache -> what is wrong with that
     lambda length, answer: 0: "that is without reuse: the sum of all prompts",
@@ -145,7 +171,7 @@ class ConversationTokens(Check):
         In the second case every mistake that has a hint gives another number.
         """
         yield 1, 0, 16, 16
-        yield 3, 32, 7, 33
+        yield 3, 40, 19, 65
         yield 2, 0, 16, 17
         yield 2, 0, 16, 16
         yield 3, 32, 10, 20
