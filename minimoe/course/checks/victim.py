@@ -5,6 +5,7 @@ from functools import partial
 from operator import floordiv, truediv
 
 from minimoe.course.check import Check, Wrong, register
+from minimoe.course.checks.slips import told
 from minimoe.kvstore.replay import replay
 from minimoe.kvstore.retention import Choice
 from minimoe.kvstore.trace import Request
@@ -75,6 +76,16 @@ SLIPS = [
 ]
 
 
+ONE_MISSING = "the + 1 is missing: a block that came in last is divided by 1"
+ERRORS = {
+    (ZeroDivisionError, ""): ONE_MISSING,
+    (AttributeError, "has no attribute 'count'"): "`blocks` maps a block to its record: "
+    "blocks[block].count",
+    (AttributeError, "has no attribute 'last'"): "`blocks` maps a block to its record: "
+    "blocks[block].last",
+}
+
+
 @register
 class Victim(Check):
     """The reader's function is put into the replay; what it drops is compared block by block."""
@@ -91,6 +102,11 @@ class Victim(Check):
         Wrong(_since_last, "runs from `first`"),
         Wrong(_rounded, "not `//`"),
         Wrong(lambda blocks: max(blocks, key=lambda b: blocks[b].last), "another block"),
+        Wrong(lambda blocks: _ratio(blocks, divide=lambda a, b: a / (b - 1)), "+ 1 is missing"),
+        Wrong(lambda blocks: _ratio(blocks, divide=lambda a, b: -a / b), "another block"),
+        Wrong(lambda blocks: _ratio(blocks, divide=lambda a, b: b / a), "another block"),
+        Wrong(lambda blocks: _ratio(blocks, divide=lambda a, b: a * b), "another block"),
+        Wrong(lambda blocks: min(blocks, key=lambda b: b.count), "maps a block to its record"),
         Wrong(lambda blocks: blocks[hyperbolic(blocks)].last, "no resident block"),
     ]
 
@@ -116,13 +132,15 @@ class Victim(Check):
             dropped.append(answer(blocks))
             return dropped[-1]
 
-        replay(requests_of(prompts), lambda: Choice(choose), capacity)
-        return dropped
+        found = told(replay, ERRORS, requests_of(prompts), lambda: Choice(choose), capacity)
+        return found if isinstance(found, str) else dropped
 
     def describe(self, prompts, capacity):
         return f"prompts of blocks {prompts}, room for {capacity}; the blocks dropped, in order"
 
     def hint(self, got, prompts, capacity):
+        if isinstance(got, str):
+            return got
         known = {
             "LRU": by(lambda use: use.last),
             "FIFO": by(lambda use: use.first),
@@ -134,4 +152,4 @@ class Victim(Check):
         for name, order in known.items():
             if got == self.call(order, prompts, capacity):
                 return f"so far that is {name}: uses / time since it came in, with `/`, not `//`"
-        return "another block should go: the one with the lowest ratio of uses to time"
+        return "another block should go: the one of the *lowest* uses / time since it came in"
