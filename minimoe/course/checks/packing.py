@@ -2,8 +2,11 @@
 
 import random
 
+import torch
+
 from minimoe.course.check import Check, Wrong, register
 from minimoe.course.checks.slips import first_slip, wrongs
+from minimoe.course.compare import plain
 from minimoe.parallel.eplb_naive import pack_naive
 
 
@@ -112,6 +115,7 @@ class Packing(Check):
     wrong = [
         *wrongs(SLIPS),
         Wrong(_no_limit, "as many items as the others"),
+        Wrong(lambda *args: torch.tensor(_no_limit(*args)), "as many items as the others"),
         Wrong(lambda *args: [rank + 1 for rank in ranks_naive(*args)], "numbers 0 to 2"),
         Wrong(lambda weights, ranks: pack_naive(weights, ranks), "the rank of each item"),
     ]
@@ -136,6 +140,7 @@ class Packing(Check):
         return f"weights {weights} on {ranks} ranks"
 
     def hint(self, got, weights, ranks):
+        got = plain(got)
         if len(got) != len(weights):
             return "give the rank of each item, in the items' order"
         if isinstance(got, dict):
