@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minimoe.course import exercises
@@ -51,6 +52,9 @@ def test_a_known_wrong_answer_gets_its_hint(name, index):
 
 
 @pytest.mark.parametrize("name", sorted(CHECKS))
-@pytest.mark.parametrize("answer", [lambda *args: 0, lambda *args: [], lambda *args: "x", int])
+@pytest.mark.parametrize(
+    "answer",
+    [lambda *args: 0, lambda *args: [], lambda *args: "x", lambda *args: np.zeros(2), int],
+)
 def test_nonsense_is_never_right_and_never_raises(name, answer):
     assert grade(name, answer).status == HINT

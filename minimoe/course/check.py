@@ -129,7 +129,8 @@ def _try(found: Check, answer: Callable, args: tuple) -> Verdict | None:
     if wrong is None:
         return None
     advice = _advice(found, got, args) or wrong
-    values = () if advice == got else (want, got)  # a verdict in words says it once
+    said = isinstance(got, str) and advice == got  # a verdict in words says it once
+    values = () if said else (want, got)
     return _hint(advice, found, args, *values)
 
 

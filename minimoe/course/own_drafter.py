@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 
@@ -16,7 +17,7 @@ MOST = 5  # guesses for each request and pass
 
 def fault(ids) -> str | None:
     """What is wrong with one answer of a reader's `guess`, or None."""
-    if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
+    if not isinstance(ids, list | tuple) or not all(isinstance(one, Integral) for one in ids):
         return f"give a list of token ids, not {ids!r}"
     if len(ids) > MOST:
         return f"a pass checks at most {MOST} guesses, {len(ids)} came"

@@ -105,7 +105,7 @@ def test_slow_rank_or_slow_link(ranks):
     assert rank.ranks == (1,) and rank.factor == pytest.approx(3, rel=0.1)
     (link,) = stragglers.find_slow(table(ranks, slow_links=[(0, 2)]))
     assert link.ranks == (0, 2) and link.factor == pytest.approx(3, rel=0.1)
-    assert str(link).startswith("the link between ranks 0 and 2 is ")
+    assert str(link).startswith("the link between ranks 0 and 2 takes ")
 
 
 def test_both_at_once():
