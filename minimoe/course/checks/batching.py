@@ -70,11 +70,16 @@ def _whole_batches_only(lengths, slots):
     return static_steps(whole, slots), continuous_steps(lengths, slots)
 
 
+def _static_sorted(lengths, slots):
+    return static_steps(sorted(lengths), slots), continuous_steps(lengths, slots)
+
+
 SORTED = "requests start in their order of arrival: do not sort them"
 SLIPS = {
     _sorted_first: SORTED,
     _longest_first: SORTED,
     _continuous(lambda lengths, slots: continuous_steps(sorted(lengths), slots)): SORTED,
+    _static_sorted: SORTED,
     _continuous(lambda lengths, slots: continuous_steps(sorted(lengths)[::-1], slots)): SORTED,
     lambda *args: steps_naive(*args)[::-1]: "static first, then continuous",
     _whole_batches_only: "static: the last batch counts too, though it is not full",

@@ -105,6 +105,13 @@ def _longer_hits_forgotten(turns, system, question, answer):
     return sum(prompts) - sum(min(old + answer - 1, new - 1) // 16 * 16 for old, new in pairs)
 
 
+def _answers_only_found(turns, system, question, answer):
+    """Prompts without the answers, which the cache does hold: hits may be longer than prompts."""
+    prompts = [system + n * question for n in range(1, turns + 1)]
+    held = [0] + [system + n * question + n * answer - 1 for n in range(1, turns)]
+    return sum(prompts) - sum(one // 16 * 16 for one in held)
+
+
 def _system_cached(lengths_of_system):
     """Right, but for a system prompt taken as found in the first turn already."""
     return lambda turns, system, question, answer: (
@@ -128,6 +135,7 @@ def _one_turn_more(turns, *args):
 SUMS = {  # other sums that look right -> what is wrong with them
     _answers_forgotten: "the next prompt holds the answers too",
     _longer_hits_forgotten: "the next prompt holds the answers too",
+    _answers_only_found: "the next prompt holds the answers too",
     _system_cached(lambda system: system): "in the first turn nothing is cached, not even the "
     "system prompt",
     _system_cached(lambda system: system // 16 * 16): "in the first turn nothing is cached, not "

@@ -47,8 +47,8 @@ def _starves(turn, old: int) -> str | None:
         for newcomer in (1, LONGEST):
             if not turn(mine, old) < turn(newcomer, old + LATE):
                 return (
-                    f"number {old}, with {mine} tokens, is passed by number {old + LATE}, with "
-                    f"{newcomer}: in a service that never ends it might wait for ever, so let "
+                    f"in a longer queue number {old}, with {mine} tokens, is passed by number "
+                    f"{old + LATE}, with {newcomer}: in a service that never ends it might wait for ever, so let "
                     "`arrival` count, and enough"
                 )
     return None
