@@ -100,6 +100,13 @@ def _carried_on(confidence, count):
     return _first(slots, confidence, count)
 
 
+def _in_order(confidence, count):
+    checks = []
+    for row in confidence:
+        checks.append(min(len(row), count - sum(checks)))
+    return checks
+
+
 def _no_end(confidence, count):
     """Takes `count` slots, though there may be fewer."""
     slots = sorted((-a, r) for r, row in enumerate(survivals(confidence)) for a in row)
@@ -109,6 +116,10 @@ def _no_end(confidence, count):
     return share_naive(confidence, count)
 
 
+REQUEST_BY_REQUEST = (  # a survival that is carried on falls from request to request
+    "these fill request by request: the likeliest of all slots come first, and each request's "
+    "survival starts at 1"
+)
 EARLIER = "of slots that survive alike, the one of the earlier request comes first"
 SLIPS = {
     _ties_to_the_later: EARLIER,
@@ -118,7 +129,8 @@ SLIPS = {
     _all_of_the_surest: "one check at a time: the next slot of that request is less likely",
     _survival_before: "a slot's survival has its own confidence in it: multiply first",
     _least_likely: "the likeliest first: sort by *falling* survival",
-    _carried_on: "each request's survival starts at 1",
+    _carried_on: REQUEST_BY_REQUEST,
+    _in_order: REQUEST_BY_REQUEST,
 }
 TOO_FEW = {(IndexError, ""): "where there are fewer guesses than `count`, all of them are checked"}
 

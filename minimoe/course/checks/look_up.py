@@ -128,6 +128,6 @@ MISSED = {  # searches that miss places -> what to say
     _apart: "a place was missed: it may overlap the last n tokens",
     _not_at_the_start: "a place was missed: it may begin with the very first token",
     _whole_only: "a place was missed: it may have fewer than `count` tokens behind it",
-    _with_end: "nothing was found, and there is a place: try every place before the end; at the end "
-    "the last n tokens find themselves",
+    _with_end: "nothing was found, and there is a place: try every one before the end, where the "
+    "last n tokens find themselves",
 }

@@ -48,8 +48,8 @@ def _starves(turn, old: int) -> str | None:
             if not turn(mine, old) < turn(newcomer, old + LATE):
                 return (
                     f"in a longer queue number {old}, with {mine} tokens, is passed by number "
-                    f"{old + LATE}, with {newcomer}: in a service that never ends it might wait for "
-                    "ever, so let `arrival` count, and enough"
+                    f"{old + LATE}, with {newcomer}: in a service that never ends it might wait "
+                    "for ever, so let `arrival` count, and enough"
                 )
     return None
 
