@@ -14,7 +14,7 @@ import numpy as np
 from minimoe import SamplingParams
 from minimoe.bench.prompts import domain_prompts, mixed_prompts
 from minimoe.bench.serving_model import DRAFTER, drafter_passes
-from minimoe.speculative.admission import survival
+from minimoe.speculative.admission import by_survival, of_width, prefixes, survival
 from minimoe.speculative.calibrate import Passes, load_passes
 from minimoe.speculative.calibration import Weights
 from minimoe.speculative.calibration_fit import (
@@ -23,6 +23,7 @@ from minimoe.speculative.calibration_fit import (
     plain,
     temperatures_only,
 )
+from minimoe.speculative.rules import Rule
 
 G = 5
 P, Q = (0.7, 0.3), (0.5, 0.5)  # the trap: target and draft, over tokens A and B
@@ -118,6 +119,16 @@ def first_token(choose: Callable[[np.ndarray, list[int], int], list[int]]) -> di
         share["A"] += Q[token] * float(after[0])
         share["B"] += Q[token] * float(after[1])
     return share
+
+
+class LikeliestHalf(Rule):
+    """Checks half of a step's guesses, those that survive most likely: the production form with a
+    number of checks that no clock decides."""
+
+    def choose(self, confidence, lengths, plain_tokens=0):
+        a = of_width(self.survival(confidence, lengths), self.length)  # [B, G]
+        order, slots = by_survival(a)
+        return prefixes(order, slots, sum(lengths) // 2, a.shape)
 
 
 def medians(turns: dict[str, list]) -> dict[str, float]:
