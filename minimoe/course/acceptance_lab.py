@@ -81,7 +81,8 @@ def run(world: World, rule: Callable, blocks: int = 20_000, seed: int = 0, greed
 
 def p_value(counts: torch.Tensor, expected: torch.Tensor) -> float:
     """Pearson's chi-square test: how often counts as far off as these come by chance alone. Cells
-    that expect fewer than 5 count as one; any count in a cell that expects 0 gives 0."""
+    that expect fewer than 5 count as one; any count in a cell that expects 0 gives 0. One cell
+    always holds what it should: 1."""
     expected, counts = (expected / expected.sum() * counts.sum()).flatten(), counts.flatten()
     if counts[expected <= 0].any():
         return 0.0
@@ -90,6 +91,8 @@ def p_value(counts: torch.Tensor, expected: torch.Tensor) -> float:
         torch.cat([values[~rare], values[rare].sum()[None]]) for values in (expected, counts)
     )
     expected, counts = expected[expected > 0], counts[expected > 0]
+    if len(expected) == 1:
+        return 1.0
     gap = ((counts - expected) ** 2 / expected).sum().double()
     freedom = torch.tensor((len(expected) - 1) / 2, dtype=torch.float64)
     return float(torch.special.gammaincc(freedom, gap / 2))

@@ -138,22 +138,27 @@ def medians(turns: dict[str, list]) -> dict[str, float]:
 
 def speed_table(speeds: dict[int, dict[str, float]]) -> str:
     """Tokens per second by load and way, and the budget over the best of the others."""
-    ways = list(next(iter(speeds.values())))
-    lines = [f"{'load':>5}" + "".join(f"{way:>11}" for way in ways) + f"{'to best':>9}"]
-    for load, own in speeds.items():
+    ratios = []
+    for own in speeds.values():
         best = max(speed for way, speed in own.items() if way != "scheduled")
-        cells = "".join(f"{own[way]:11.0f}" for way in ways)
-        lines.append(f"{load:>5}{cells}{own['scheduled'] / best:9.2f}")
-    return "\n".join(lines)
+        ratios.append(f"{own['scheduled'] / best:9.2f}")
+    return _beside(speeds, [f"{'to best':>9}", *ratios])
 
 
 def saved_table(rows: dict[int, dict]) -> str:
-    """`speed_table` of saved rows, whose turns were compared pair by pair: the median ratio of the
+    """The same of saved rows, whose turns were compared pair by pair: the median ratio of the
     budget to the best other way, and the lower end of its 95 % interval."""
-    lines = [line[: -len("  to best")] for line in speed_table(saved_speeds(rows)).splitlines()]
-    pairs = [f"{row['ratio_to_best']:9.2f}{row['lower_to_best']:10.2f}" for row in rows.values()]
-    pairs.insert(0, f"{'to best':>9}{'at least':>10}")
-    return "\n".join(line + pair for line, pair in zip(lines, pairs, strict=True))
+    ratios = [f"{row['ratio_to_best']:9.2f}{row['lower_to_best']:10.2f}" for row in rows.values()]
+    return _beside(saved_speeds(rows), [f"{'to best':>9}{'at least':>10}", *ratios])
+
+
+def _beside(speeds: dict[int, dict[str, float]], ends: list[str]) -> str:
+    """Load and tokens per second of each way, each line with its end."""
+    ways = list(next(iter(speeds.values())))
+    lines = [f"{'load':>5}" + "".join(f"{way:>11}" for way in ways)]
+    for load, own in speeds.items():
+        lines.append(f"{load:>5}" + "".join(f"{own[way]:11.0f}" for way in ways))
+    return "\n".join(line + end for line, end in zip(lines, ends, strict=True))
 
 
 def checked_by_domain(llm, new_tokens: int = 32) -> dict[str, tuple[float, float]]:

@@ -15,6 +15,7 @@ from minimoe import LLM, SamplingParams
 from minimoe.bench.prompts import domain_prompts
 from minimoe.bench.speculative import saved_rows
 from minimoe.config import SHIPPED
+from minimoe.course.acceptance_lab import p_value
 from minimoe.course.routing import follow
 from minimoe.model.transformer import Transformer
 from minimoe.speculative.acceptance import overlap, overlap_of_match
@@ -96,9 +97,7 @@ def chi_square(counts: np.ndarray, p: np.ndarray) -> float:
 def verdict(counts: np.ndarray, p: np.ndarray) -> str:
     """Shares, chi-square and what to make of it: NOT p where chance gives as much once in 22,000.
     With three tokens that is a chi-square of 20: their odds are exp(-chi / 2)."""
-    chi = chi_square(counts, p)
-    half_freedom = torch.tensor(max(1, np.count_nonzero(p) - 1) / 2, dtype=torch.float64)
-    odds = float(torch.special.gammaincc(half_freedom, torch.tensor(chi / 2, dtype=torch.float64)))
+    chi, odds = chi_square(counts, p), p_value(torch.as_tensor(counts), torch.as_tensor(p))
     shares = " ".join(f"{share:.3f}" for share in counts / counts.sum())
     return f"{shares}   chi-square {chi:8.1f}   {'follows p' if odds > 1 / 22_000 else 'NOT p'}"
 

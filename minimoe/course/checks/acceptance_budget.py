@@ -33,6 +33,14 @@ def share_naive(confidence, count):
     return checks
 
 
+def _first(slots, confidence, count):
+    """Checks of each request, where the first of the sorted slots get them."""
+    checks = [0] * len(confidence)
+    for _, request in sorted(slots)[:count]:
+        checks[request] += 1
+    return checks
+
+
 def _ties_to_the_later(confidence, count):
     return share_naive(confidence[::-1], count)[::-1]
 
@@ -40,20 +48,14 @@ def _ties_to_the_later(confidence, count):
 def _ties_to_the_sooner_place(confidence, count):
     """Of equals, to the request with fewer checks so far."""
     a = survivals(confidence)
-    slots = [(-a[r][j], j, r) for r, row in enumerate(confidence) for j in range(len(row))]
-    checks = [0] * len(confidence)
-    for _, _, r in sorted(slots)[:count]:
-        checks[r] += 1
-    return checks
+    slots = [((-a[r][j], j), r) for r, row in enumerate(confidence) for j in range(len(row))]
+    return _first(slots, confidence, count)
 
 
 def _by_confidence(confidence, count):
     """Looks at the guess alone, and not at those before it."""
-    slots = [(-c, r, j) for r, row in enumerate(confidence) for j, c in enumerate(row)]
-    checks = [0] * len(confidence)
-    for _, r, _ in sorted(slots)[:count]:
-        checks[r] += 1
-    return checks
+    slots = [(-c, r) for r, row in enumerate(confidence) for c in row]
+    return _first(slots, confidence, count)
 
 
 def _evenly(confidence, count):
@@ -70,14 +72,6 @@ def _all_of_the_surest(confidence, count):
     checks = [0] * len(confidence)
     for r in sorted(range(len(confidence)), key=lambda r: -confidence[r][0]):
         checks[r] = min(len(confidence[r]), count - sum(checks))
-    return checks
-
-
-def _first(slots, confidence, count):
-    """Checks of each request, where the first of the sorted slots get them."""
-    checks = [0] * len(confidence)
-    for _, request in sorted(slots)[:count]:
-        checks[request] += 1
     return checks
 
 

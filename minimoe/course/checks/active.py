@@ -5,12 +5,8 @@ from dataclasses import replace
 
 from minimoe.config import ModelConfig
 from minimoe.course.check import Check, Wrong, register
-from minimoe.course.checks.slips import told
+from minimoe.course.checks.slips import NOT_A_DICT, told
 from minimoe.course.parameters import DEEPSEEK_V3, outline, total_and_active
-
-NOT_A_DICT = {
-    (TypeError, "not subscriptable"): "config is no dict here: write config.hidden_size, with a dot"
-}
 
 
 def active_naive(total, c):

@@ -15,6 +15,10 @@ def xor(shards: list[bytes]) -> bytes:
     return out
 
 
+def _rebuilt(shards, parity):
+    return xor([shard for shard in shards if shard is not None] + [parity])
+
+
 def _as_integer(order, strip):
     """XOR as one integer, written with as many bytes as it happens to need."""
 
@@ -28,12 +32,8 @@ def _as_integer(order, strip):
 
 
 def _whole_list(shards, parity):
-    lost = xor([shard for shard in shards if shard is not None] + [parity])
+    lost = _rebuilt(shards, parity)
     return [lost if shard is None else shard for shard in shards]
-
-
-def _rebuilt(shards, parity):
-    return xor([shard for shard in shards if shard is not None] + [parity])
 
 
 def _folded(step):
@@ -65,7 +65,7 @@ class Rebuild(Check):
         ),
         Wrong(lambda shards, parity: bytes(len(parity)), "values differ"),
         Wrong(
-            lambda shards, parity: list(xor([s for s in shards if s is not None] + [parity])),
+            lambda *args: list(_rebuilt(*args)),
             "give bytes",
         ),
         Wrong(_as_integer("big", strip=True), "lost its zeros"),

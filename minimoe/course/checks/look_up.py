@@ -6,18 +6,74 @@ from minimoe.course.check import Check, Wrong, register
 from minimoe.speculative.prompt_lookup import find_naive
 
 
+def look_up_naive(tokens, n, count):
+    """What followed the latest earlier place where the last n tokens stood; [] if none."""
+    for end in range(len(tokens) - 1, n - 1, -1):
+        if tokens[end - n : end] == tokens[-n:]:
+            return tokens[end : end + count]
+    return []
+
+
+def _search(tokens, n, count, ends):
+    found = (end for end in ends if tokens[end - n : end] == tokens[-n:])
+    return next((tokens[end : end + count] for end in found), [])
+
+
+def _first(tokens, n, count):
+    return _search(tokens, n, count, range(n, len(tokens)))
+
+
+def _shifted(tokens, n, count, by):
+    """So many tokens from `by` after the right place."""
+    ends = range(len(tokens) - 1, n - 1, -1)
+    end = next((end for end in ends if tokens[end - n : end] == tokens[-n:]), None)
+    return [] if end is None else tokens[end + by : end + by + count]
+
+
+def _as_text(tokens, n, count):
+    """What a search in the tokens written side by side finds, one digit a token."""
+    text, end = "".join(map(str, tokens)), "".join(map(str, tokens[-n:]))
+    at = text.rfind(end, 0, len(text) - 1)
+    return [] if at < 0 else [int(digit) for digit in text[at + len(end) :][:count]]
+
+
+def _apart(tokens, n, count):
+    return _search(tokens, n, count, range(len(tokens) - n, n - 1, -1))
+
+
+def _not_at_the_start(tokens, n, count):
+    return _search(tokens, n, count, range(len(tokens) - 1, n, -1))
+
+
+def _whole_only(tokens, n, count):
+    return _search(tokens, n, count, range(len(tokens) - count, n - 1, -1))
+
+
+def _with_end(tokens, n, count):
+    return _search(tokens, n, count, range(len(tokens), n - 1, -1))
+
+
+MISSED = {  # searches that miss places -> what to say
+    _apart: "a place was missed: it may overlap the last n tokens",
+    _not_at_the_start: "a place was missed: it may begin with the very first token",
+    _whole_only: "a place was missed: it may have fewer than `count` tokens behind it",
+    _with_end: "nothing was found, and there is a place: try every one before the end, where the "
+    "last n tokens find themselves",
+}
+
+
 @register
 class LookUp(Check):
     """Exercise 4 of 05: guess what followed the last time the text read like this."""
 
     name = "05-look-up"
     wrong = [
-        Wrong(lambda t, n, c: _first(t, n, c), "latest"),
+        Wrong(_first, "latest"),
         Wrong(lambda t, n, c: t[-n:][:c], "after"),
-        Wrong(lambda t, n, c: _with_end(t, n, c), "find themselves"),
-        Wrong(lambda t, n, c: _apart(t, n, c), "overlap the last"),
-        Wrong(lambda t, n, c: _not_at_the_start(t, n, c), "the very first token"),
-        Wrong(lambda t, n, c: _whole_only(t, n, c), "fewer than `count`"),
+        Wrong(_with_end, "find themselves"),
+        Wrong(_apart, "overlap the last"),
+        Wrong(_not_at_the_start, "the very first token"),
+        Wrong(_whole_only, "fewer than `count`"),
         Wrong(lambda t, n, c: find_naive(t, c, 1, n), "exactly n"),
         Wrong(lambda t, n, c: iter(look_up_naive(t, n, c)), "a list is expected"),
         Wrong(lambda t, n, c: look_up_naive(t, n, c + 1), "at most `count`"),
@@ -27,7 +83,7 @@ class LookUp(Check):
         Wrong(lambda t, n, c: _shifted(t, n, c, -n), "not what stands there"),
         Wrong(lambda t, n, c: _shifted(t, n, n + c, -n), "not what stands there"),
         Wrong(lambda t, n, c: _shifted(t, n, c, 1), "one too far"),
-        Wrong(lambda t, n, c: _as_text(t, n, c), "not their digits"),
+        Wrong(_as_text, "not their digits"),
     ]
 
     def cases(self, rng: random.Random):
@@ -75,59 +131,3 @@ class LookUp(Check):
         if list(got) == find_naive(tokens, count, 1, n):
             return "match exactly n tokens, and only guess tokens that are there"
         return None
-
-
-def look_up_naive(tokens, n, count):
-    """What followed the latest earlier place where the last n tokens stood; [] if none."""
-    for end in range(len(tokens) - 1, n - 1, -1):
-        if tokens[end - n : end] == tokens[-n:]:
-            return tokens[end : end + count]
-    return []
-
-
-def _first(tokens, n, count):
-    return _search(tokens, n, count, range(n, len(tokens)))
-
-
-def _search(tokens, n, count, ends):
-    found = (end for end in ends if tokens[end - n : end] == tokens[-n:])
-    return next((tokens[end : end + count] for end in found), [])
-
-
-def _shifted(tokens, n, count, by):
-    """So many tokens from `by` after the right place."""
-    ends = range(len(tokens) - 1, n - 1, -1)
-    end = next((end for end in ends if tokens[end - n : end] == tokens[-n:]), None)
-    return [] if end is None else tokens[end + by : end + by + count]
-
-
-def _as_text(tokens, n, count):
-    """What a search in the tokens written side by side finds, one digit a token."""
-    text, end = "".join(map(str, tokens)), "".join(map(str, tokens[-n:]))
-    at = text.rfind(end, 0, len(text) - 1)
-    return [] if at < 0 else [int(digit) for digit in text[at + len(end) :][:count]]
-
-
-def _apart(tokens, n, count):
-    return _search(tokens, n, count, range(len(tokens) - n, n - 1, -1))
-
-
-def _not_at_the_start(tokens, n, count):
-    return _search(tokens, n, count, range(len(tokens) - 1, n, -1))
-
-
-def _whole_only(tokens, n, count):
-    return _search(tokens, n, count, range(len(tokens) - count, n - 1, -1))
-
-
-def _with_end(tokens, n, count):
-    return _search(tokens, n, count, range(len(tokens), n - 1, -1))
-
-
-MISSED = {  # searches that miss places -> what to say
-    _apart: "a place was missed: it may overlap the last n tokens",
-    _not_at_the_start: "a place was missed: it may begin with the very first token",
-    _whole_only: "a place was missed: it may have fewer than `count` tokens behind it",
-    _with_end: "nothing was found, and there is a place: try every one before the end, where the "
-    "last n tokens find themselves",
-}

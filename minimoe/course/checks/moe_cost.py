@@ -5,11 +5,7 @@ from dataclasses import replace
 
 from minimoe.config import ModelConfig
 from minimoe.course.check import Check, Wrong, register
-from minimoe.course.checks.slips import first_slip, told
-
-NOT_A_DICT = {
-    (TypeError, "not subscriptable"): "config is no dict here: write config.hidden_size, with a dot"
-}
+from minimoe.course.checks.slips import NOT_A_DICT, first_slip, told
 
 
 def weights(c, experts, router=1, shared=None, matrices=3, layers=None):

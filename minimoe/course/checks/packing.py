@@ -32,16 +32,6 @@ def _no_limit(weights, ranks):
     return out
 
 
-def _unsorted(weights, ranks):
-    room, load, out = [len(weights) // ranks] * ranks, [0.0] * ranks, []
-    for weight in weights:
-        rank = min((r for r in range(ranks) if room[r]), key=load.__getitem__)
-        room[rank] -= 1
-        load[rank] += weight
-        out.append(rank)
-    return out
-
-
 def _in_sorted_order(weights, ranks):
     order = sorted(range(len(weights)), key=lambda i: -weights[i])
     return [ranks_naive(weights, ranks)[item] for item in order]
@@ -93,7 +83,7 @@ SLIPS = {
     _in_sorted_order: "right, but heaviest item first: give the ranks in the items' order",
     _in_turn: TURNS,
     _back_and_forth: TURNS,
-    _unsorted: HEAVIEST,
+    _packed(lambda w, i: i, lambda load, r: load): HEAVIEST,
     _in_order: HEAVIEST,
     _side_by_side: HEAVIEST,
     _lightest_first: "take the items heaviest first, not lightest first",

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from minimoe.course.check import Wrong
 from minimoe.course.compare import difference
 
+NOT_A_DICT = {
+    (TypeError, "not subscriptable"): "config is no dict here: write config.hidden_size, with a dot"
+}
+
 
 def first_slip(slips: dict[Callable, str], got, *args) -> str | None:
     """What to say when the result is that of a slip; the first that fits decides."""

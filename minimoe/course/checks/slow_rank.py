@@ -7,9 +7,13 @@ from minimoe.course.check import Check, Wrong, register
 from minimoe.course.checks.slips import first_slip, wrongs
 
 
+def _each(seconds, rows):
+    return [took / count for took, count in zip(seconds, rows, strict=True)]
+
+
 def slow_naive(seconds, rows):
     """(rank, factor): most seconds per row, over the median of all."""
-    each = [took / count for took, count in zip(seconds, rows, strict=True)]
+    each = _each(seconds, rows)
     rank = each.index(max(each))
     return rank, each[rank] / statistics.median(each)
 
@@ -29,43 +33,18 @@ def _last_of_equals(seconds, rows):
     return len(rows) - 1 - rank, factor
 
 
-def _over_fastest(seconds, rows):
-    each = [took / count for took, count in zip(seconds, rows, strict=True)]
-    return each.index(max(each)), max(each) / min(each)
-
-
 def _upside_down(seconds, rows):
     rank, factor = slow_naive(seconds, rows)
     return rank, 1 / factor
 
 
-def _over_mean(seconds, rows):
-    each = [took / count for took, count in zip(seconds, rows, strict=True)]
-    return each.index(max(each)), max(each) / statistics.mean(each)
-
-
-def _over_middle(seconds, rows):
-    each = [took / count for took, count in zip(seconds, rows, strict=True)]
-    return each.index(max(each)), max(each) / sorted(each)[len(each) // 2]
-
-
-def _over_others(seconds, rows):
-    each = [took / count for took, count in zip(seconds, rows, strict=True)]
-    rank = each.index(max(each))
-    return rank, each[rank] / statistics.median(each[:rank] + each[rank + 1 :])
-
-
 def _by_rate(seconds, rows):
-    rate = [count / took for took, count in zip(seconds, rows, strict=True)]
+    rate = _each(rows, seconds)
     return rate.index(min(rate)), statistics.median(rate) / min(rate)
 
 
-def _each(seconds, rows):
-    return [took / count for took, count in zip(seconds, rows, strict=True)]
-
-
 def _fastest(seconds, rows):
-    rate = [count / took for took, count in zip(seconds, rows, strict=True)]
+    rate = _each(rows, seconds)
     return rate.index(max(rate)), max(rate) / statistics.median(rate)
 
 
@@ -79,6 +58,12 @@ def _factor(change):
     return answer
 
 
+def _over_others(own, each):
+    others = list(each)
+    others.remove(own)
+    return own / statistics.median(others)
+
+
 def _over_median_seconds(seconds, rows):
     rank, _ = slow_naive(seconds, rows)
     return rank, seconds[rank] / statistics.median(seconds)
@@ -89,15 +74,21 @@ SLIPS = {
     lambda *args: (slow_naive(*args)[0] + 1, slow_naive(*args)[1]): "ranks are counted from 0",
     _fastest: "this is the fastest rank: compare seconds per row, not rows per second",
     _upside_down: "the factor says how many times as slow it is: above 1",
-    _over_mean: "compare with the median of all ranks, not their mean: the slow one is in that",
+    _factor(
+        lambda own, each: own / statistics.mean(each)
+    ): "compare with the median of all ranks, not their mean: the slow one is in that",
     _factor(lambda own, each: own / statistics.median_low(each)): "the median of an even number of "
     "ranks lies between the middle two (that of torch is the lower one)",
-    _over_others: "the median of all ranks, its own too",
+    _factor(_over_others): "the median of all ranks, its own too",
     _by_rate: "take the median of seconds per row: that of rows per second is another number",
-    _over_middle: "the median of an even number of ranks lies between the middle two",
+    _factor(
+        lambda own, each: own / sorted(each)[len(each) // 2]
+    ): "the median of an even number of ranks lies between the middle two",
     _factor(lambda own, each: own / each[len(each) // 2]): "the median is the middle one when all "
     "are sorted",
-    _over_fastest: "compare with the median of all ranks: the fastest may be a lucky one",
+    _factor(
+        lambda own, each: own / min(each)
+    ): "compare with the median of all ranks: the fastest may be a lucky one",
     _factor(lambda own, each: own): "how many times the median: divide by the median of all ranks",
     _factor(
         lambda own, each: own - statistics.median(each)

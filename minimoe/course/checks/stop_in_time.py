@@ -31,33 +31,6 @@ def _while_tokens_rise(confidence, seconds):
     return share_naive(confidence, len(seconds) - 1)
 
 
-def _while_not_falling(confidence, seconds):
-    """Goes on where the rate stays as it is."""
-    counts, rate = share_naive(confidence, 0), len(confidence) / seconds[0]
-    for count in range(1, len(seconds)):
-        more = share_naive(confidence, count)
-        if sum(more) < count or expected_naive(confidence, more) / seconds[count] < rate:
-            break
-        counts, rate = more, expected_naive(confidence, more) / seconds[count]
-    return counts
-
-
-def _stop_with_tokens(start):
-    """The plain rule, from so many tokens of the requests' own."""
-
-    def rule(confidence, seconds):
-        tokens, counts = start, share_naive(confidence, 0)
-        for count in range(1, len(seconds)):
-            more = share_naive(confidence, count)
-            gained = expected_naive(confidence, more) - len(confidence) + start
-            if sum(more) < count or gained / seconds[count] <= tokens / seconds[count - 1]:
-                break
-            counts, tokens = more, gained
-        return counts
-
-    return rule
-
-
 def _until(stops):
     """Goes on until stops(confidence, seconds, m), with m checks in all."""
 
@@ -74,6 +47,21 @@ def _tokens(confidence, count):
 
 def _below_the_start(confidence, seconds, m):
     return _tokens(confidence, m) / seconds[m] <= len(confidence) / seconds[0]
+
+
+def _falling(confidence, seconds, m):
+    """Stays as it is: go on."""
+    return _tokens(confidence, m) / seconds[m] < _tokens(confidence, m - 1) / seconds[m - 1]
+
+
+def _not_rising(start):
+    """The right rule, were the requests' own tokens so many."""
+
+    def stops(confidence, seconds, m):
+        now, before = (_tokens(confidence, n) - len(confidence) + start for n in (m, m - 1))
+        return now / seconds[m] <= before / seconds[m - 1]
+
+    return stops
 
 
 def _one_too_few(confidence, seconds):
@@ -95,10 +83,10 @@ OWN_TOKENS = "each request has a token of its own, checks or none: begin with on
 RATE = "compare with tokens per second at the check before, not with no checks at all"
 SLIPS = {
     _whole_curve: "it looked past the first drop, at slots whose survival tells a token: it peeks",
-    _while_not_falling: "a check that leaves the rate exactly equal does not raise it",
+    _until(_falling): "a check that leaves the rate exactly equal does not raise it",
     _one_too_many: "stop before the first slot that does not raise tokens per second",
-    _stop_with_tokens(0): OWN_TOKENS,
-    _stop_with_tokens(1): OWN_TOKENS,
+    _until(_not_rising(0)): OWN_TOKENS,
+    _until(_not_rising(1)): OWN_TOKENS,
     _until(_below_the_start): RATE,
     _one_too_few: "one check more still raises tokens per second: stop after it, not before",
     _by_confidence: "the likeliest slot has the highest survival, not the highest confidence",
